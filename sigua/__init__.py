@@ -1,0 +1,56 @@
+"""Train classifiers that forget what they should not have memorised (SIGUA, Han et al., ICML 2020).
+
+    objective = sum_i loss_i * (good_i - gamma * bad_i) / n
+
+The core is NumPy alone and is the spec; `sigua_torch` and `sigua_keras` train with it.
+"""
+
+from sigua import reference
+from sigua._method import Method
+from sigua.conditions import AllGood, Batch, Condition, Known, NonNegative, SmallLoss
+from sigua.methods import (
+    backward_correction,
+    custom,
+    forward_correction,
+    nn_backward_correction,
+    self_teaching,
+    sigua_bc,
+    sigua_sl,
+    standard,
+    stop_grad,
+)
+from sigua.noise import corrupt_labels
+from sigua.objective import Split, objective, signed_weights
+from sigua.schedules import Knots, keep_rate, rate_to_count, rate_to_parts
+from sigua.transition import TransitionMatrix
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AllGood",
+    "Batch",
+    "Condition",
+    "Knots",
+    "Known",
+    "Method",
+    "NonNegative",
+    "SmallLoss",
+    "Split",
+    "TransitionMatrix",
+    "backward_correction",
+    "corrupt_labels",
+    "custom",
+    "forward_correction",
+    "keep_rate",
+    "nn_backward_correction",
+    "objective",
+    "rate_to_count",
+    "rate_to_parts",
+    "reference",
+    "self_teaching",
+    "signed_weights",
+    "sigua_bc",
+    "sigua_sl",
+    "standard",
+    "stop_grad",
+]

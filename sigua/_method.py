@@ -1,0 +1,125 @@
+"""What a method is: a value that prints, compares, pickles and goes through JSON."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from sigua import _check
+from sigua.conditions import AllGood, Condition, Known, NonNegative, SmallLoss
+from sigua.schedules import Knots, Schedule, value_at
+from sigua.transition import TransitionMatrix
+
+Correction = Literal["none", "backward", "forward"]
+
+
+class Method:
+    """What to measure (the correction), who is good or bad (the condition), how to climb (gamma).
+
+    The methods of `sigua.methods` are its subclasses, frozen dataclasses all; `custom` takes the parts.
+    """
+
+    condition: Condition
+    gamma: Schedule = 0.0
+    correction: Correction = "none"
+    T: TransitionMatrix | None = None
+    separate: bool = False
+    """Average good and bad losses apart, as the authors' released code does."""
+
+    _by_name: ClassVar[dict[str, type[Method]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Method._by_name[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        for name, value in self._arguments().items():
+            if isinstance(value, np.generic):  # so that it prints as written
+                object.__setattr__(self, name, value.item())
+        _check.schedule("gamma", self.gamma, 0, 1, "0 ignores the bad, 1 erases them")
+        if self.correction != "none" and not isinstance(self.T, TransitionMatrix):
+            came = f"a {type(self.T).__name__} came"
+            advice = "wrap it: TransitionMatrix(rows), .symmetric(eps, k) or .pair(eps, k)"
+            raise _check.refuse("T", "must be a TransitionMatrix", came, advice)
+        if isinstance(self.condition, NonNegative):
+            self._check_non_negative(self.condition)
+
+    def _check_non_negative(self, condition: NonNegative) -> None:
+        if self.T is None or self.correction != "backward":
+            rule = "NonNegative judges a backward-corrected loss"
+            advice = 'add correction="backward" and T=...'
+            raise _check.refuse("condition", rule, f"{self.correction!r} came", advice)
+        if condition.over == "classes" and (self.T.inverse_column_sums >= 0).all():
+            warnings.warn(
+                "over='classes': with this T the sum of the corrected losses can never be "
+                "negative, so no example is ever bad and this is plain backward correction; "
+                "use over='label' or over='batch'",
+                stacklevel=4,
+            )
+
+    def _arguments(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether anything changes from epoch to epoch; a condition of your own may say so too."""
+        return callable(self.gamma) or bool(getattr(self.condition, "scheduled", False))
+
+    def at(self, epoch: float) -> tuple[float, ...]:
+        """Return the epoch's numbers: gamma, then the condition's own.
+
+        Raises:
+            ValueError: `epoch` is negative, or a schedule left its range.
+        """
+        epoch = _check.number("epoch", epoch, 0, float("inf"), "count epochs from 0")
+        return value_at("gamma", self.gamma, epoch), *self.condition.at(epoch)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the method as a dict of strings, numbers and lists, for JSON.
+
+        Raises:
+            ValueError: a schedule is a function, or the condition is your own: neither is data.
+
+        >>> import sigua
+        >>> sigua.self_teaching(noise_rate=0.5, warmup=5).to_dict()
+        {'method': 'self_teaching', 'noise_rate': 0.5, 'warmup': 5, 'variant': 'paper'}
+        """
+        encoded = {name: _encode(name, value) for name, value in self._arguments().items()}
+        return {"method": type(self).__name__} | encoded
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Method:
+        """Return the method that `to_dict` described."""
+        _check.choice("method", data.get("method"), Method._by_name)
+        arguments = {name: _decode(value) for name, value in data.items() if name != "method"}
+        return Method._by_name[data["method"]](**arguments)
+
+
+_CONDITIONS = {cls.__name__: cls for cls in (AllGood, SmallLoss, NonNegative, Known)}
+
+
+def _encode(name: str, value: Any) -> Any:
+    if isinstance(value, Knots):
+        return {"knots": [list(point) for point in value.points]}
+    if isinstance(value, TransitionMatrix):
+        return value.to_dict()
+    if type(value) in _CONDITIONS.values():
+        arguments = {field.name: getattr(value, field.name) for field in fields(value)}
+        encoded = {key: _encode(key, item) for key, item in arguments.items()}
+        return {"condition": type(value).__name__} | encoded
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise _check.refuse(name, "must be data", f"{value!r} came", "use sigua.Knots or a number")
+
+
+def _decode(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "knots" in value:
+        return Knots(value["knots"])
+    if "condition" in value:
+        arguments = {name: _decode(item) for name, item in value.items() if name != "condition"}
+        return _CONDITIONS[value["condition"]](**arguments)
+    return TransitionMatrix.from_dict(value)

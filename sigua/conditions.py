@@ -1,0 +1,197 @@
+"""Who is good and who is bad: each rule written once, with operators every framework has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sigua import _check
+from sigua.objective import Array, Split
+from sigua.schedules import (
+    Schedule,
+    keep_rate,
+    rate_to_count,
+    rate_to_parts,
+    value_at,
+)
+
+
+class Batch(Protocol):
+    """What a rule may ask about the mini-batch; each adapter answers on its own device.
+
+    Attributes:
+        losses: float, shape (n,): what the method optimises, an entry per example and without
+            gradient (for backward correction the corrected loss at the given label). +inf for an
+            example that takes no part: an ignored label, a weight of zero.
+        size: how many examples take part; an integer or a 0-d integer tensor.
+        trusted: bool, shape (n,), as given by the user; None if nothing was given.
+    """
+
+    losses: Array
+    size: Any
+    trusted: Array | None
+
+    def smallest(self, count: Any) -> Array:
+        """Return the count-th smallest loss; -inf for 0, the largest for more than `size`."""
+
+    def mean(self) -> Array:
+        """Return the mean loss of those that take part; +inf counts as 0."""
+
+    def class_sums(self) -> Array:
+        """Return 1'T^-1 l for each example, shape (n,); backward correction only."""
+
+
+class Condition(Protocol):
+    """A rule of your own: two methods, and nothing to register.
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import sigua
+    >>> @dataclass(frozen=True)
+    ... class Between:
+    ...     low: float
+    ...     high: float
+    ...     def at(self, epoch):
+    ...         return self.low, self.high
+    ...     def split(self, batch, low, high):
+    ...         return sigua.Split(batch.losses <= low, batch.losses > high)
+    >>> method = sigua.custom(Between(0.5, 2.0), gamma=0.1)
+    >>> sigua.reference.split(method, np.array([0.1, 1.0, 3.0]), epoch=0).bad
+    array([False, False,  True])
+    """
+
+    def at(self, epoch: float) -> tuple[float, ...]:
+        """Return the epoch's numbers, always as many. Integers stay exact on every framework."""
+
+    def split(self, batch: Batch, *numbers: Any) -> Split:
+        """Return the masks, from the epoch's numbers as scalars or 0-d tensors; operators only."""
+
+
+def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
+    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
+    good, bad = condition.split(batch, *numbers)
+    comparable = batch.losses < float("inf")
+    good = good & comparable
+    return Split(good, bad & comparable & ~good)
+
+
+@dataclass(frozen=True)
+class AllGood:
+    """Everything is good: standard training, and the plain corrections."""
+
+    def at(self, epoch: float) -> tuple[float, ...]:
+        return ()
+
+    def split(self, batch: Batch) -> Split:
+        everyone = batch.losses < float("inf")
+        return Split(everyone, everyone & ~everyone)
+
+
+@dataclass(frozen=True)
+class SmallLoss:
+    """Small losses are good, the next larger ones bad (Eqs. 5 and 6).
+
+    With `variant="paper"`, an example is good if at most n * rho(t) losses are smaller than its
+    own, and bad if it is not good and at most n * (rho(t) + delta(t)) are. Ties stand or fall
+    together; without ties floor(n * rho) + 1 examples are good.
+
+    With `variant="official"`, as in the authors' released code, floor(n * rho) examples are good
+    and delta is a share of what was dropped: the next floor(delta * dropped) are bad.
+
+    Args:
+        noise_rate: share of wrong labels, in [0, 1).
+        delta: rate of examples to forget, a number in [0, 1] or a function of the epoch.
+        warmup: epochs until rho has fallen from 1 to 1 - noise_rate.
+        variant: "paper" or "official".
+
+    Raises:
+        ValueError: an argument lies outside its range.
+
+    >>> [round(parts / 1e9, 3) for parts in SmallLoss(0.5, delta=0.15).at(epoch=5)]
+    [0.75, 0.9]
+    """
+
+    noise_rate: float
+    delta: Schedule = 0.0
+    warmup: float = 10
+    variant: str = "paper"
+
+    def __post_init__(self) -> None:
+        rate = _check.number(
+            "noise_rate", self.noise_rate, 0, 1, "give the share of wrong labels", closed=False
+        )
+        delta = _check.schedule("delta", self.delta, 0, 1, "give the rate to forget, such as 0.15")
+        _check.number("warmup", self.warmup, 0, float("inf"), "give epochs, 0 for no warm-up")
+        _check.choice("variant", self.variant, ("paper", "official"))
+        object.__setattr__(self, "noise_rate", rate)
+        object.__setattr__(self, "delta", delta)
+
+    @property
+    def scheduled(self) -> bool:
+        return callable(self.delta) or (self.warmup > 0 and self.noise_rate > 0)
+
+    def at(self, epoch: float) -> tuple[int, int]:
+        keep = keep_rate(epoch, self.noise_rate, self.warmup)
+        delta = value_at("delta", self.delta, epoch)
+        forget = delta if self.variant == "official" else min(keep + delta, 1.0)
+        return rate_to_parts(keep), rate_to_parts(forget)
+
+    def counts(self, size: Any, keep: Any, forget: Any) -> tuple[Any, Any]:
+        """Return how many are good, and how many are good or bad, when no two losses tie."""
+        kept = rate_to_count(size, keep)
+        if self.variant == "official":
+            return kept, kept + rate_to_count(size - kept, forget)
+        return kept + 1, rate_to_count(size, forget) + 1
+
+    def split(self, batch: Batch, keep: Any, forget: Any) -> Split:
+        kept, reached = self.counts(batch.size, keep, forget)
+        good = batch.losses <= batch.smallest(kept)
+        return Split(good, (batch.losses <= batch.smallest(reached)) & ~good)
+
+
+@dataclass(frozen=True)
+class NonNegative:
+    """Good as long as a backward-corrected loss is not negative, bad below zero (Eqs. 11 and 12).
+
+    Args:
+        over: what must not be negative. "label": the example's corrected loss at its given label,
+            as in the authors' released code. "classes": the sum of its corrected vector, 1'T^-1 l,
+            as in the paper; it cannot be negative for symmetric or pair noise. "batch": the mean
+            corrected loss of the mini-batch, so that all are good or all are bad; it is ours.
+    """
+
+    over: str = "label"
+
+    def __post_init__(self) -> None:
+        _check.choice("over", self.over, ("label", "classes", "batch"))
+
+    def at(self, epoch: float) -> tuple[float, ...]:
+        return ()
+
+    def split(self, batch: Batch) -> Split:
+        if self.over == "label":
+            value = batch.losses
+        else:
+            value = batch.class_sums() if self.over == "classes" else batch.mean()
+        return Split(value >= 0, value < 0)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Good and bad are given with the batch: `trusted`, a boolean per example; False is bad.
+
+    The conditions of the paper's Figure 1, and the way to use a list of suspects from elsewhere.
+    """
+
+    def at(self, epoch: float) -> tuple[float, ...]:
+        return ()
+
+    def split(self, batch: Batch) -> Split:
+        if batch.trusted is None:
+            raise _check.refuse(
+                "trusted",
+                "the condition Known needs a boolean per example",
+                "nothing came",
+                "pass trusted=mask with the batch",
+            )
+        return Split(batch.trusted, ~batch.trusted)

@@ -1,0 +1,150 @@
+"""The executable spec, in NumPy and float64: what every adapter must equal.
+
+Nothing here is fast. Losses are in nats; logits have shape (n, k) and labels (n,).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sigua import _check, conditions
+from sigua.methods import Method
+from sigua.objective import Split, objective, signed_weights
+from sigua.transition import TransitionMatrix
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Batch:
+    """`sigua.conditions.Batch` in NumPy."""
+
+    losses: Floats
+    trusted: Any = None
+    sums: Floats | None = None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = len(self.losses)
+
+    def smallest(self, count: int) -> float:
+        ordered = np.sort(np.where(np.isnan(self.losses), np.inf, self.losses))
+        return float(np.concatenate([[-np.inf], ordered])[min(count, self.size)])
+
+    def mean(self) -> float:
+        return objective(self.losses, np.ones(self.size))
+
+    def class_sums(self) -> Floats:
+        assert self.sums is not None
+        return self.sums
+
+
+class Step(NamedTuple):
+    """One mini-batch, measured and decided."""
+
+    losses: Floats
+    """(n,) what is optimised per example."""
+    split: Split
+    objective: float
+    gradient: Floats
+    """(n, k) of the objective with respect to the logits."""
+
+
+def log_softmax(logits: ArrayLike) -> Floats:
+    """Return log p, shape (n, k)."""
+    logits = np.asarray(logits, dtype=np.float64)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def every_class(logits: ArrayLike) -> Floats:
+    """Return l, shape (n, k): the cross-entropy against every class."""
+    return -log_softmax(logits)
+
+
+def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Floats:
+    """Return the cross-entropy at the labels, shape (n,).
+
+    >>> cross_entropy([[0.0, 0.0]], [1]).round(4)
+    array([0.6931])
+    """
+    return _at(every_class(logits), labels)
+
+
+def backward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
+    """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8)."""
+    return every_class(logits) @ T.inverse.T
+
+
+def forward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
+    """Return -log(T'p), shape (n, k): the loss of predicting every observed label."""
+    return np.asarray(-np.log(np.exp(log_softmax(logits)) @ T.rows))
+
+
+def losses_and_slopes(
+    method: Method, logits: ArrayLike, labels: ArrayLike
+) -> tuple[Floats, Floats, Floats | None]:
+    """Return per-example losses (n,), their gradients (n, k), and 1'T^-1 l (n,) if corrected."""
+    p = np.exp(log_softmax(logits))
+    labels = np.asarray(labels)
+    if method.correction == "backward":
+        assert method.T is not None
+        corrected = backward_corrected(logits, method.T)
+        # A row of T^-1 sums to 1, so that d(row . l) / d(logits) = p - row.
+        return _at(corrected, labels), p - method.T.inverse[labels], corrected.sum(axis=1)
+    if method.correction == "forward":
+        assert method.T is not None
+        column = method.T.rows[:, labels].T  # p(observed y | every true class)
+        responsible = p * column / (p * column).sum(axis=1, keepdims=True)
+        return _at(forward_corrected(logits, method.T), labels), p - responsible, None
+    return cross_entropy(logits, labels), p - np.eye(p.shape[1])[labels], None
+
+
+def split(
+    method: Method,
+    losses: ArrayLike,
+    epoch: float = 0,
+    *,
+    trusted: Any = None,
+    class_sums: Floats | None = None,
+) -> Split:
+    """Return who is good and who is bad, from per-example losses of shape (n,)."""
+    trusted = None if trusted is None else np.asarray(trusted, dtype=bool)
+    batch = Batch(np.asarray(losses, dtype=np.float64), trusted, class_sums)
+    return conditions.choose(method.condition, batch, method.at(epoch)[1:])
+
+
+def step(
+    method: Method, logits: ArrayLike, labels: ArrayLike, epoch: float = 0, *, trusted: Any = None
+) -> Step:
+    """Measure, decide and reduce one mini-batch.
+
+    Args:
+        method: what to train with.
+        logits: float, shape (n, k).
+        labels: integers in [0, k), shape (n,).
+        epoch: t >= 0, fractional allowed.
+        trusted: bool, shape (n,), for the condition `Known`.
+
+    Raises:
+        ValueError: labels outside [0, k), or a T of another size than the logits.
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    if method.T is not None and method.T.num_classes != logits.shape[-1]:
+        came = f"T has {method.T.num_classes} and the logits have {logits.shape[-1]}"
+        raise _check.refuse("T", "must have a row per class", came, "use one number of classes")
+    _check.labels("labels", labels, logits.shape[-1])
+    losses, slopes, sums = losses_and_slopes(method, logits, labels)
+    chosen = split(method, losses, epoch, trusted=trusted, class_sums=sums)
+    weights = signed_weights(chosen, method.at(epoch)[0], separate=method.separate)
+    value = objective(losses, weights)
+    slopes = np.where(np.isposinf(losses)[:, None], 0.0, slopes)
+    return Step(losses, chosen, value, slopes * weights[:, None] / max(len(losses), 1))
+
+
+def _at(table: Floats, labels: ArrayLike) -> Floats:
+    return np.take_along_axis(table, np.asarray(labels)[:, None], axis=1)[:, 0]

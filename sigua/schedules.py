@@ -1,0 +1,103 @@
+"""What changes from epoch to epoch, and the one place where a rate becomes a count.
+
+Epochs count from 0 and may be fractional: step / steps_per_epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from sigua import _check
+
+Schedule = float | Callable[[float], float]
+"""A constant, or a function of the epoch: `Knots`, or any callable."""
+
+PARTS = 10**9
+"""Rates are counted in whole billionths, because floor(n * rate) in floating point is off by one
+for some everyday inputs: 100 * 0.29 is 28.999999999999996."""
+
+
+def keep_rate(epoch: float, noise_rate: float, warmup: float = 10) -> float:
+    """Return rho(t) = 1 - noise_rate * min(t / warmup, 1), the share to keep (Eq. 4).
+
+    The text after the paper's equation says that more and more is selected; the equation, which is
+    right, starts with everything and selects less and less.
+
+    Args:
+        epoch: t >= 0.
+        noise_rate: share of wrong labels, in [0, 1).
+        warmup: T_k >= 0, in epochs; 0 means no warm-up.
+
+    >>> [keep_rate(t, noise_rate=0.5, warmup=10) for t in (0, 5, 10, 200)]
+    [1.0, 0.75, 0.5, 0.5]
+    """
+    return 1.0 - noise_rate * (min(epoch / warmup, 1.0) if warmup else 1.0)
+
+
+@dataclass(frozen=True)
+class Knots:
+    """A piecewise linear function of the epoch, constant outside its knots.
+
+    Args:
+        points: (epoch, value) pairs with strictly increasing epochs, at least one.
+
+    Raises:
+        ValueError: no point, or epochs that do not increase.
+
+    >>> ramp = Knots([(0, 0.0), (10, 0.2)])
+    >>> [ramp(t) for t in (0, 5, 10, 200)]
+    [0.0, 0.1, 0.2, 0.2]
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        points = tuple((float(epoch), float(value)) for epoch, value in self.points)
+        epochs = [epoch for epoch, _ in points]
+        if not points or any(a >= b for a, b in pairwise(epochs)):
+            raise _check.refuse(
+                "points", "epochs must increase", f"{epochs} came", "sort them, each once"
+            )
+        object.__setattr__(self, "points", points)
+
+    def __call__(self, epoch: float) -> float:
+        before = [point for point in self.points if point[0] <= epoch]
+        after = self.points[len(before) :]
+        if not before or not after:
+            return (before or after)[-1 if before else 0][1]
+        (t0, v0), (t1, v1) = before[-1], after[0]
+        return v0 + (v1 - v0) * (epoch - t0) / (t1 - t0)
+
+
+def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
+    """Return the schedule's value at `epoch`, checked to lie in [0, high]."""
+    value = schedule(epoch) if callable(schedule) else schedule
+    return _check.number(name, value, 0, high, f"mend its value at epoch {epoch:g}")
+
+
+def rate_to_parts(rate: float) -> int:
+    """Return a rate as whole billionths, rounded up unless it is a hair above a whole number.
+
+    >>> rate_to_parts(0.29), rate_to_parts(1 / 3)
+    (290000000, 333333334)
+    """
+    return math.ceil(rate * PARTS - 1e-3)
+
+
+def rate_to_count(size: Any, parts: Any) -> Any:
+    """Return floor(size * rate), exactly, for a rate in billionths.
+
+    Long division in base 1000, with integer operators only: the same line serves Python integers
+    and integer tensors, and no intermediate exceeds 1001 * size, so that 32-bit integers (all that
+    JAX has by default) are exact up to 2,145,000 examples.
+
+    >>> rate_to_count(100, rate_to_parts(0.29))
+    29
+    """
+    low = size * (parts % 1000) // 1000
+    middle = (size * (parts // 1000 % 1000) + low) // 1000
+    return (size * (parts // 1000000) + middle) // 1000
