@@ -19,7 +19,7 @@ Correction = Literal["none", "backward", "forward"]
 class Method:
     """What to measure (the correction), who is good or bad (the condition), how to climb (gamma).
 
-    The methods of `sigua.methods` are its subclasses, frozen dataclasses all; `custom` takes the parts.
+    The methods of `sigua.methods` are its subclasses; `sigua.custom` takes the parts.
     """
 
     condition: Condition

@@ -23,8 +23,8 @@ class custom(Method):
         T: the transition matrix of a correction.
         separate: average good and bad losses apart.
 
-    >>> custom(Known(), gamma=0.001).at(epoch=0)
-    (0.001,)
+    >>> custom(NonNegative("batch"), 0.5, "backward", TransitionMatrix.symmetric(0.5, 10)).at(0)
+    (0.5,)
     """
 
     condition: Condition

@@ -17,9 +17,7 @@ class Split(NamedTuple):
     bad: Array
 
 
-def signed_weights(
-    split: Split, gamma: float, *, separate: bool = False, size: Any = None
-) -> Array:
+def signed_weights(split: Split, gamma: float, *, separate: bool = False) -> Array:
     """Return good - gamma * bad as float64, an entry per example (the factor in Eq. 3).
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import _check, conditions
-from sigua.methods import Method
+from sigua._method import Method
 from sigua.objective import Split, objective, signed_weights
 from sigua.transition import TransitionMatrix
 

@@ -137,7 +137,8 @@ class TransitionMatrix:
         """1'T^-1, float64, shape (k,): what each class's loss weighs in `over="classes"`."""
         if self.flip_rate is not None:
             return np.ones(self.num_classes)
-        return np.ones(self.num_classes) @ self.inverse
+        sums: Matrix = np.sum(self.inverse, axis=0, dtype=np.float64)
+        return sums
 
     def __repr__(self) -> str:
         return self._made_by
