@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from sigua import _check
+from sigua import checks
 from sigua.conditions import AllGood, Condition, Known, NonNegative, SmallLoss
-from sigua.schedules import Knots, Schedule, value_at
+from sigua.schedules import Knots, Schedule, horizon, value_at
 from sigua.transition import TransitionMatrix
 
 Correction = Literal["none", "backward", "forward"]
@@ -38,11 +38,11 @@ class Method:
         for name, value in self._arguments().items():
             if isinstance(value, np.generic):  # so that it prints as written
                 object.__setattr__(self, name, value.item())
-        _check.schedule("gamma", self.gamma, 0, 1, "0 ignores the bad, 1 erases them")
+        checks.schedule("gamma", self.gamma, 0, 1, "0 ignores the bad, 1 erases them")
         if self.correction != "none" and not isinstance(self.T, TransitionMatrix):
             came = f"a {type(self.T).__name__} came"
             advice = "wrap it: TransitionMatrix(rows), .symmetric(eps, k) or .pair(eps, k)"
-            raise _check.refuse("T", "must be a TransitionMatrix", came, advice)
+            raise checks.refuse("T", "must be a TransitionMatrix", came, advice)
         if isinstance(self.condition, NonNegative):
             self._check_non_negative(self.condition)
 
@@ -50,7 +50,7 @@ class Method:
         if self.T is None or self.correction != "backward":
             rule = "NonNegative judges a backward-corrected loss"
             advice = 'add correction="backward" and T=...'
-            raise _check.refuse("condition", rule, f"{self.correction!r} came", advice)
+            raise checks.refuse("condition", rule, f"{self.correction!r} came", advice)
         if condition.over == "classes" and (self.T.inverse_column_sums >= 0).all():
             warnings.warn(
                 "over='classes': with this T the sum of the corrected losses can never be "
@@ -63,9 +63,10 @@ class Method:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
 
     @property
-    def scheduled(self) -> bool:
-        """Whether anything changes from epoch to epoch; a condition of your own may say so too."""
-        return callable(self.gamma) or bool(getattr(self.condition, "scheduled", False))
+    def horizon(self) -> float:
+        """The epoch from which nothing changes any more; 0 without a schedule, inf if unknown."""
+        unknown = float("inf") if self.condition.at(0) else 0.0
+        return max(horizon(self.gamma), getattr(self.condition, "horizon", unknown))
 
     def at(self, epoch: float) -> tuple[float, ...]:
         """Return the epoch's numbers: gamma, then the condition's own.
@@ -73,7 +74,7 @@ class Method:
         Raises:
             ValueError: `epoch` is negative, or a schedule left its range.
         """
-        epoch = _check.number("epoch", epoch, 0, float("inf"), "count epochs from 0")
+        epoch = checks.number("epoch", epoch, 0, float("inf"), "count epochs from 0")
         return value_at("gamma", self.gamma, epoch), *self.condition.at(epoch)
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +93,7 @@ class Method:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Method:
         """Return the method that `to_dict` described."""
-        _check.choice("method", data.get("method"), Method._by_name)
+        checks.choice("method", data.get("method"), Method._by_name)
         arguments = {name: _decode(value) for name, value in data.items() if name != "method"}
         return Method._by_name[data["method"]](**arguments)
 
@@ -111,7 +112,7 @@ def _encode(name: str, value: Any) -> Any:
         return {"condition": type(value).__name__} | encoded
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise _check.refuse(name, "must be data", f"{value!r} came", "use sigua.Knots or a number")
+    raise checks.refuse(name, "must be data", f"{value!r} came", "use sigua.Knots or a number")
 
 
 def _decode(value: Any) -> Any:

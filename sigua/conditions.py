@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sigua import _check
+from sigua import checks
 from sigua.objective import Array, Split
 from sigua.schedules import (
     Schedule,
+    horizon,
     keep_rate,
     rate_to_count,
     rate_to_parts,
@@ -43,6 +44,9 @@ class Batch(Protocol):
 
 class Condition(Protocol):
     """A rule of your own: two methods, and nothing to register.
+
+    An attribute `horizon` may say from which epoch on `at` stays the same, 0 for a rule without a
+    schedule; where it is missing and `at` returns anything, the rule is taken to change for ever.
 
     >>> from dataclasses import dataclass
     >>> import numpy as np
@@ -117,18 +121,18 @@ class SmallLoss:
     variant: str = "paper"
 
     def __post_init__(self) -> None:
-        rate = _check.number(
+        rate = checks.number(
             "noise_rate", self.noise_rate, 0, 1, "give the share of wrong labels", closed=False
         )
-        delta = _check.schedule("delta", self.delta, 0, 1, "give the rate to forget, such as 0.15")
-        _check.number("warmup", self.warmup, 0, float("inf"), "give epochs, 0 for no warm-up")
-        _check.choice("variant", self.variant, ("paper", "official"))
+        delta = checks.schedule("delta", self.delta, 0, 1, "give the rate to forget, such as 0.15")
+        checks.number("warmup", self.warmup, 0, float("inf"), "give epochs, 0 for no warm-up")
+        checks.choice("variant", self.variant, ("paper", "official"))
         object.__setattr__(self, "noise_rate", rate)
         object.__setattr__(self, "delta", delta)
 
     @property
-    def scheduled(self) -> bool:
-        return callable(self.delta) or (self.warmup > 0 and self.noise_rate > 0)
+    def horizon(self) -> float:
+        return max(self.warmup if self.noise_rate else 0.0, horizon(self.delta))
 
     def at(self, epoch: float) -> tuple[int, int]:
         keep = keep_rate(epoch, self.noise_rate, self.warmup)
@@ -142,6 +146,11 @@ class SmallLoss:
         if self.variant == "official":
             return kept, kept + rate_to_count(size - kept, forget)
         return kept + 1, rate_to_count(size, forget) + 1
+
+    def too_small(self, size: int) -> bool:
+        """Whether, once warm, no example of such a batch is dropped, or none is ever bad."""
+        kept, reached = self.counts(size, *self.at(self.warmup))
+        return kept >= size or (self.delta != 0 and reached <= kept)
 
     def split(self, batch: Batch, keep: Any, forget: Any) -> Split:
         kept, reached = self.counts(batch.size, keep, forget)
@@ -163,7 +172,7 @@ class NonNegative:
     over: str = "label"
 
     def __post_init__(self) -> None:
-        _check.choice("over", self.over, ("label", "classes", "batch"))
+        checks.choice("over", self.over, ("label", "classes", "batch"))
 
     def at(self, epoch: float) -> tuple[float, ...]:
         return ()
@@ -188,7 +197,7 @@ class Known:
 
     def split(self, batch: Batch) -> Split:
         if batch.trusted is None:
-            raise _check.refuse(
+            raise checks.refuse(
                 "trusted",
                 "the condition Known needs a boolean per example",
                 "nothing came",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sigua import _check
+from sigua import checks
 from sigua._method import Correction, Method
 from sigua.conditions import AllGood, Condition, NonNegative, SmallLoss
 from sigua.schedules import Schedule
@@ -34,7 +34,7 @@ class custom(Method):
     separate: bool = False
 
     def __post_init__(self) -> None:
-        _check.choice("correction", self.correction, ("none", "backward", "forward"))
+        checks.choice("correction", self.correction, ("none", "backward", "forward"))
         super().__post_init__()
 
 
@@ -194,5 +194,5 @@ def stop_grad(method: Method) -> Method:
     """
     if "gamma" not in method._arguments():
         came, advice = f"{method!r} came", "it climbs on nobody as it is"
-        raise _check.refuse("method", "must have a gamma", came, advice)
+        raise checks.refuse("method", "must have a gamma", came, advice)
     return replace(method, gamma=0.0)  # type: ignore[type-var]  # subclasses are dataclasses

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sigua import _check
+from sigua import checks
 from sigua.transition import TransitionMatrix
 
 
@@ -28,7 +28,7 @@ def corrupt_labels(
     >>> corrupt_labels([0, 1, 2, 3], TransitionMatrix.pair(0.0, 4))
     array([0, 1, 2, 3])
     """
-    y = _check.labels("y", y, T.num_classes)
+    y = checks.labels("y", y, T.num_classes)
     rng = np.random.default_rng(seed)
     if T.flip_rate is not None:
         flipped = rng.random(len(y)) < T.flip_rate

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sigua import _check, conditions
+from sigua import checks, conditions
 from sigua._method import Method
 from sigua.objective import Split, objective, signed_weights
 from sigua.transition import TransitionMatrix
@@ -136,8 +136,8 @@ def step(
     logits = np.asarray(logits, dtype=np.float64)
     if method.T is not None and method.T.num_classes != logits.shape[-1]:
         came = f"T has {method.T.num_classes} and the logits have {logits.shape[-1]}"
-        raise _check.refuse("T", "must have a row per class", came, "use one number of classes")
-    _check.labels("labels", labels, logits.shape[-1])
+        raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
+    checks.labels("labels", labels, logits.shape[-1])
     losses, slopes, sums = losses_and_slopes(method, logits, labels)
     chosen = split(method, losses, epoch, trusted=trusted, class_sums=sums)
     weights = signed_weights(chosen, method.at(epoch)[0], separate=method.separate)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from sigua import _check
+from sigua import checks
 
 Schedule = float | Callable[[float], float]
 """A constant, or a function of the epoch: `Knots`, or any callable."""
@@ -59,10 +59,14 @@ class Knots:
         points = tuple((float(epoch), float(value)) for epoch, value in self.points)
         epochs = [epoch for epoch, _ in points]
         if not points or any(a >= b for a, b in pairwise(epochs)):
-            raise _check.refuse(
+            raise checks.refuse(
                 "points", "epochs must increase", f"{epochs} came", "sort them, each once"
             )
         object.__setattr__(self, "points", points)
+
+    @property
+    def horizon(self) -> float:
+        return self.points[-1][0]
 
     def __call__(self, epoch: float) -> float:
         before = [point for point in self.points if point[0] <= epoch]
@@ -76,7 +80,12 @@ class Knots:
 def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
     """Return the schedule's value at `epoch`, checked to lie in [0, high]."""
     value = schedule(epoch) if callable(schedule) else schedule
-    return _check.number(name, value, 0, high, f"mend its value at epoch {epoch:g}")
+    return checks.number(name, value, 0, high, f"mend its value at epoch {epoch:g}")
+
+
+def horizon(schedule: object) -> float:
+    """Return the epoch from which a schedule, or a condition, stays as it is; inf if unknown."""
+    return float(getattr(schedule, "horizon", float("inf") if callable(schedule) else 0.0))
 
 
 def rate_to_parts(rate: float) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sigua import _check
+from sigua import checks
 
 Matrix = NDArray[np.float64]
 
@@ -99,12 +99,14 @@ class TransitionMatrix:
 
     @cached_property
     def _rows(self) -> Matrix:
-        on, off = self._entries()
+        on, off = self.entries
         rows = np.full((self.num_classes, self.num_classes), off)
         np.fill_diagonal(rows, on)
         return rows
 
-    def _entries(self) -> tuple[float, float]:
+    @property
+    def entries(self) -> tuple[float, float]:
+        """T's entry on and off the diagonal, for symmetric noise only."""
         assert self.flip_rate is not None
         return 1 - self.flip_rate, self.flip_rate / (self.num_classes - 1)
 
@@ -117,7 +119,7 @@ class TransitionMatrix:
     @cached_property
     def inverse(self) -> Matrix:
         """T^-1, float64, shape (k, k), read-only; computed once. Its rows sum to 1."""
-        inverse = np.linalg.inv(self.rows)
+        inverse = np.linalg.inv(self.rows).astype(np.float64, copy=False)
         inverse.setflags(write=False)
         return inverse
 
@@ -129,7 +131,7 @@ class TransitionMatrix:
         >>> round(a + b, 3), round(b, 3)
         (2.125, -0.125)
         """
-        on, off = self._entries()
+        on, off = self.entries
         return 1 / (on - off), -off / (on - off)
 
     @property
@@ -137,8 +139,7 @@ class TransitionMatrix:
         """1'T^-1, float64, shape (k,): what each class's loss weighs in `over="classes"`."""
         if self.flip_rate is not None:
             return np.ones(self.num_classes)
-        sums: Matrix = np.sum(self.inverse, axis=0, dtype=np.float64)
-        return sums
+        return np.asarray(self.inverse.sum(axis=0), dtype=np.float64)
 
     def __repr__(self) -> str:
         return self._made_by
@@ -170,10 +171,10 @@ class TransitionMatrix:
 
 
 def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
-    rate = _check.number(
+    rate = checks.number(
         "noise_rate", noise_rate, 0, 1, "give the share of wrong labels", closed=False
     )
-    k = _check.number("num_classes", num_classes, 2, float("inf"), "give the number of classes")
+    k = checks.number("num_classes", num_classes, 2, float("inf"), "give the number of classes")
     return rate, int(k)
 
 
@@ -182,12 +183,12 @@ def _stochastic(rows: ArrayLike) -> Matrix:
     array = np.array(rows, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or len(array) < 2:
         came = f"shape {array.shape} came"
-        raise _check.refuse("rows", "must be a square matrix", came, "give a row per true class")
+        raise checks.refuse("rows", "must be a square matrix", came, "give a row per true class")
     wrong = ~(array >= -CLIP)
     if wrong.any():
         i, j = np.argwhere(wrong)[0]
         came = f"rows[{i}, {j}] is {array[i, j]:g}"
-        raise _check.refuse("rows", "must be probabilities", came, "give p(observed j | true i)")
+        raise checks.refuse("rows", "must be probabilities", came, "give p(observed j | true i)")
     array = np.maximum(array, 0.0)
     sums = array.sum(axis=1)
     off = np.abs(sums - 1) > ROUNDING
@@ -198,11 +199,11 @@ def _stochastic(rows: ArrayLike) -> Matrix:
     advice = "divide each row by its sum if these are counts"
     if np.allclose(array.sum(axis=0), 1, atol=ROUNDING):
         advice = "its columns do, so it looks transposed: give rows.T, or use from_cleanlab"
-    raise _check.refuse("rows", "each must sum to 1", f"row {i} sums to {sums[i]:.6g}", advice)
+    raise checks.refuse("rows", "each must sum to 1", f"row {i} sums to {sums[i]:.6g}", advice)
 
 
 def _refuse_singular(condition: float, name: str) -> None:
     if not condition <= MAX_CONDITION:
         came = f"the condition number is {condition:.3g}"
         rule = f"T must be invertible with a condition number of at most {MAX_CONDITION:g}"
-        raise _check.refuse(name, rule, came, "lower the noise, or merge classes that look alike")
+        raise checks.refuse(name, rule, came, "lower the noise, or merge classes that look alike")

@@ -1,0 +1,13 @@
+"""SIGUA for PyTorch: swap `nn.CrossEntropyLoss` for `SIGUALoss` and keep the training loop."""
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    message = "sigua_torch needs PyTorch, which is not installed: pip install 'sigua[torch]'"
+    raise ModuleNotFoundError(message, name="torch") from error
+
+from sigua_torch.loss import SIGUALoss
+
+__all__ = ["SIGUALoss"]

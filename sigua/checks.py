@@ -1,4 +1,4 @@
-"""One sentence for bad input: *argument: rule, but what came; what to try*."""
+"""One sentence for bad input: *argument: rule, but what came; what to try*. Adapters use it too."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""`sigua.Batch` on tensors: the order statistic and the means that the rules ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+INF = float("inf")
+
+
+@dataclass(eq=False)
+class HostBatch:
+    """For CPU tensors outside a compiled graph, where reading a number costs no synchronisation.
+
+    Counts and thresholds are Python numbers, and one selection (`kthvalue`) serves a threshold.
+    """
+
+    losses: Tensor
+    size: Any
+    trusted: Tensor | None
+    sums: Tensor | None
+
+    def smallest(self, count: int) -> float:
+        count = min(count, self.size)
+        if count == 0:
+            return -INF
+        value = self.losses.kthvalue(count).values.item()
+        return value if value == value else INF  # kthvalue puts NaN last, after +inf
+
+    def mean(self) -> Tensor:
+        # NaN stays: only +inf, which takes no part or says nothing, counts as 0.
+        total = self.losses.masked_fill(self.losses == INF, 0.0).sum()
+        mean: Tensor = total / self.size
+        return mean
+
+    def class_sums(self) -> Tensor:
+        assert self.sums is not None
+        return self.sums
+
+
+class DeviceBatch(HostBatch):
+    """For accelerators and compiled graphs: counts stay on the device, and one sort serves all."""
+
+    _ordered: Tensor | None = None
+
+    def smallest(self, count: Any) -> Any:
+        if self._ordered is None:
+            ordered = self.losses.masked_fill(self.losses.isnan(), INF).sort().values
+            self._ordered = torch.cat([ordered.new_full((1,), -INF), ordered])
+        index = torch.as_tensor(count, device=self.losses.device).clamp(max=self.size)
+        return self._ordered.index_select(0, index.reshape(1))

@@ -1,0 +1,93 @@
+"""What a criterion refuses, in one sentence each, before anything is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sigua import AllGood, Known, Method, NonNegative, SmallLoss, checks
+from sigua_torch._losses import class_dim, is_index
+
+
+def options(
+    method: Any, weight: Tensor | None, reduction: str, smoothing: float, base: Any
+) -> None:
+    """Refuse arguments of the constructor."""
+    if not isinstance(method, Method):
+        came = f"a {type(method).__name__} came"
+        raise checks.refuse("method", "must be a method of sigua", came, "try sigua.sigua_sl(...)")
+    checks.choice("reduction", reduction, ("mean", "sum", "none"))
+    checks.number("label_smoothing", smoothing, 0, 1, "0 turns it off")
+    if base is None:
+        return
+    if not callable(base):
+        advice = "give a function of (input, target), or a loss with reduction='none'"
+        raise checks.refuse("base", "must be callable", f"a {type(base).__name__} came", advice)
+    if weight is not None or smoothing:
+        name = "weight" if weight is not None else "label_smoothing"
+        raise checks.refuse(name, "belongs to cross-entropy", "base= came too", "give it to base")
+
+
+def batch(method: Method, logits: Tensor, target: Tensor, has_base: bool) -> None:
+    """Refuse logits and targets whose shapes or dtypes cannot belong together."""
+    T = method.T
+    if has_base and T is None:
+        return
+    shapes = f"input {tuple(logits.shape)} and target {tuple(target.shape)} came"
+    if logits.ndim == 0 or not logits.is_floating_point():
+        rule = "must be floating-point logits with a class dimension"
+        came = f"shape {tuple(logits.shape)} of {logits.dtype} came"
+        raise checks.refuse("input", rule, came, "give (N, classes)")
+    dim = class_dim(logits)
+    without_classes = logits.shape[:dim] + logits.shape[dim + 1 :]
+    if logits.shape == target.shape:
+        if not target.is_floating_point():
+            rule = "class indices must lack the class dimension"
+            raise checks.refuse("target", rule, shapes, "give (N,) indices, or float probabilities")
+    elif target.shape != without_classes:
+        rule = "must have the input's shape, or that without the class dimension"
+        raise checks.refuse("target", rule, shapes, "compare the two shapes")
+    elif target.dtype not in (torch.int64, torch.uint8):
+        came = f"{target.dtype} came"
+        raise checks.refuse("target", "class indices must be int64", came, "use target.long()")
+    if T is not None and T.num_classes != logits.shape[dim]:
+        came = f"T has {T.num_classes} and the logits have {logits.shape[dim]}"
+        raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
+
+
+def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
+    """Refuse class indices outside [0, k) that are not ignored; reads the target."""
+    outside = valid & ((target < 0) | (target >= num_classes))
+    if outside.any():
+        place = tuple(outside.nonzero()[0].tolist())
+        where = ", ".join(map(str, place))
+        came = f"target[{where}] is {target[place].item()}"
+        rule = f"class indices must lie in [0, {num_classes})"
+        raise checks.refuse("target", rule, came, "set ignore_index if it marks missing labels")
+
+
+def trusted(method: Method, mask: Tensor | None, losses: Tensor) -> None:
+    """Refuse a mask that is missing, superfluous, or does not fit the losses."""
+    needed = isinstance(method.condition, Known)
+    if mask is None:
+        if needed:
+            advice = "call criterion(input, target, trusted=mask)"
+            raise checks.refuse("trusted", "sigua.Known needs a mask", "none came", advice)
+        return
+    if isinstance(method.condition, (AllGood, NonNegative, SmallLoss)):
+        came = f"{method!r} came"
+        advice = "use sigua.custom(sigua.Known(), gamma=...), or leave it out"
+        raise checks.refuse("trusted", "only Known or a rule of your own reads it", came, advice)
+    if mask.dtype != torch.bool or mask.shape != losses.shape:
+        came = f"{tuple(mask.shape)} of {mask.dtype} came"
+        rule = f"must be a bool per example, {tuple(losses.shape)}"
+        raise checks.refuse("trusted", rule, came, "use mask.bool(), True for good")
+
+
+def per_example(losses: Tensor, logits: Tensor, target: Tensor) -> None:
+    """Refuse a base loss that has reduced its examples away."""
+    if losses.ndim == 0 and (logits.ndim > 1 or not is_index(logits, target)):
+        advice = "give it reduction='none'"
+        raise checks.refuse("base", "must return a loss per example", "a scalar came", advice)

@@ -1,0 +1,210 @@
+"""Per-example losses, plain and corrected, on the device.
+
+`logits` has its k classes in dimension 1, or in dimension 0 if it is (k,), as
+`torch.nn.functional.cross_entropy` has them. `target` holds class indices and lacks that dimension,
+or class probabilities and has the logits' shape. Rows of T^-1 are signed, and cross-entropy takes
+signed "probabilities" as they are: only row y is needed, O(k) per example and never O(k^2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sigua import Method, TransitionMatrix
+
+Base = Callable[[Tensor, Tensor], Tensor]
+
+
+def class_dim(logits: Tensor) -> int:
+    return 0 if logits.ndim == 1 else 1
+
+
+def is_index(logits: Tensor, target: Tensor) -> bool:
+    return target.ndim < logits.ndim
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The loss at the label, and its extension to signed weights on all classes.
+
+    Args:
+        weight: float, (k,), of the classes; None for ones.
+        smoothing: label smoothing, in [0, 1].
+        base: the user's own loss, from logits and target to a loss per example; None for
+            cross-entropy.
+    """
+
+    weight: Tensor | None
+    smoothing: float
+    base: Base | None
+
+    def at_label(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss per example, with the target's shape less the classes."""
+        if self.base is not None:
+            return self.base(logits, target)
+        return F.cross_entropy(
+            logits, target, self.weight, reduction="none", label_smoothing=self.smoothing
+        )
+
+    def combined(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Return sum_j rows_j * loss(logits, j), for rows of the logits' shape and either sign."""
+        dim = class_dim(logits)
+        if self.base is not None:
+            return (rows * self._every_class(logits, self.base)).sum(dim)
+        if self.smoothing:
+            # The smoothed loss against class j holds a share of every class's loss.
+            share = self.smoothing * rows.mean(dim, keepdim=True)
+            rows = (1 - self.smoothing) * rows + share
+        return F.cross_entropy(logits, rows.to(logits.dtype), self.weight, reduction="none")
+
+    def at_label_and_total(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss at the label and the sum of the losses against every class."""
+        dim = class_dim(logits)
+        if self.base is not None:
+            total = self._every_class(logits, self.base).sum(dim)
+            return self.at_label(logits, target), total
+        log_p = logits.log_softmax(dim)
+        weighted = log_p if self.weight is None else log_p * _along(self.weight, logits)
+        total = -weighted.sum(dim)
+        if is_index(logits, target):
+            loss = -weighted.gather(dim, target.unsqueeze(dim)).squeeze(dim)
+        else:
+            loss = -(weighted * target).sum(dim)
+        if self.smoothing:
+            loss = (1 - self.smoothing) * loss + self.smoothing / logits.shape[dim] * total
+        return loss, total
+
+    def _every_class(self, logits: Tensor, base: Base) -> Tensor:
+        dim = class_dim(logits)
+        template = logits.select(dim, 0).long()
+        classes = range(logits.shape[dim])
+        return torch.stack([base(logits, torch.full_like(template, j)) for j in classes], dim)
+
+
+class Correction(nn.Module):
+    """The losses that a method optimises, with T's tables as buffers on the device.
+
+    Args:
+        method: whose `correction` and `T` are used.
+    """
+
+    matrix: Tensor | None
+    """T^-1 (backward) or log T (forward), (k, k); None for symmetric noise, which needs none."""
+    sums: Tensor | None
+    """1'T^-1, (k,), where the condition asks for class sums."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.kind = method.correction
+        self.T = method.T
+        self.over_classes = getattr(method.condition, "over", None) == "classes"
+        self._make_tables(torch.float32, torch.device("cpu"))
+
+    def forward(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
+        """Return what is optimised, a loss per example."""
+        if self.T is None or self.kind == "none":
+            return measure.at_label(logits, target)
+        self._match(logits)
+        if self.kind == "backward":
+            return self._backward(measure, logits, target, self.T)
+        if measure.base is None and not measure.smoothing and is_index(logits, target):
+            loss = -self._log_observed_at(logits, target, self.T)
+            return loss if measure.weight is None else loss * measure.weight[target]
+        return measure.at_label(self._log_observed(logits, self.T), target)
+
+    def class_sums(self, measure: Measure, logits: Tensor) -> Tensor | None:
+        """Return 1'T^-1 l per example, the left-hand side of Eq. 11; None if nobody asks."""
+        if self.sums is None:
+            return None
+        self._match(logits)
+        return measure.combined(logits, _along(self.sums, logits).expand_as(logits))
+
+    def _backward(
+        self, measure: Measure, logits: Tensor, target: Tensor, T: TransitionMatrix
+    ) -> Tensor:
+        """Return [T^-1 l]_y, or q'T^-1 l for class probabilities q (Eq. 8)."""
+        if self.matrix is None:
+            own, everyone = T.inverse_pair
+            loss, total = measure.at_label_and_total(logits, target)
+            return own * loss + everyone * total
+        return measure.combined(logits, _rows(self.matrix, logits, target))
+
+    def _log_observed_at(self, logits: Tensor, target: Tensor, T: TransitionMatrix) -> Tensor:
+        """Return log [T'p]_y; it needs column y of T alone, and is exact however small p is."""
+        dim = class_dim(logits)
+        log_p = logits.log_softmax(dim)
+        if self.matrix is not None:
+            return (log_p + _rows(self.matrix.t(), logits, target)).logsumexp(dim)
+        on, off = T.entries
+        log_p = log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim)
+        return ((on - off) * log_p.exp() + off).log() if off else log_p
+
+    def _log_observed(self, logits: Tensor, T: TransitionMatrix) -> Tensor:
+        """Return log(T'p), with the logits' shape; clamped at the smallest normal number."""
+        dim = class_dim(logits)
+        p = logits.softmax(dim)
+        if self.matrix is not None:
+            observed = _mix(p, self.matrix.exp())
+        else:
+            on, off = T.entries
+            observed = (on - off) * p + off
+        return observed.clamp_min(torch.finfo(p.dtype).tiny).log()
+
+    def _make_tables(self, dtype: torch.dtype, device: torch.device) -> None:
+        def table(array: NDArray[np.float64] | None) -> Tensor | None:
+            return None if array is None else torch.tensor(array, dtype=dtype, device=device)
+
+        matrix = sums = None
+        if self.T is not None and self.T.flip_rate is None and self.kind != "none":
+            with np.errstate(divide="ignore"):  # log 0 is -inf, an impossible label
+                matrix = self.T.inverse if self.kind == "backward" else np.log(self.T.rows)
+        if self.T is not None and self.over_classes:
+            sums = self.T.inverse_column_sums
+        self.register_buffer("matrix", table(matrix), persistent=False)
+        self.register_buffer("sums", table(sums), persistent=False)
+
+    def _match(self, logits: Tensor) -> None:
+        """Make the tables in the logits' precision, from the exact T, if they are in another."""
+        table = self.sums if self.matrix is None else self.matrix
+        if table is not None and table.dtype != logits.dtype:
+            self._make_tables(logits.dtype, logits.device)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Correction:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        table = self.sums if self.matrix is None else self.matrix
+        if table is not None:  # a cast has rounded what it should have made afresh
+            exact = torch.float64 if table.dtype == torch.float64 else torch.float32
+            self._make_tables(exact, table.device)
+        return self
+
+
+def _rows(matrix: Tensor, logits: Tensor, target: Tensor) -> Tensor:
+    """Return row y of a (k, k) matrix, or q' matrix, with the classes in the class dimension."""
+    dim = class_dim(logits)
+    if is_index(logits, target):
+        return matrix[target].movedim(-1, dim)
+    return _mix(target, matrix)
+
+
+def _mix(probabilities: Tensor, matrix: Tensor) -> Tensor:
+    """Return q' matrix along the class dimension, in full precision under autocast, too."""
+    dim = class_dim(probabilities)
+    device = probabilities.device.type
+    can_cast = torch.amp.is_autocast_available(device)
+    with torch.autocast(device, enabled=False) if can_cast else nullcontext():
+        return (probabilities.movedim(dim, -1) @ matrix).movedim(-1, dim)
+
+
+def _along(vector: Tensor, logits: Tensor) -> Tensor:
+    """Return a (k,) vector shaped to broadcast along the class dimension."""
+    shape = [1] * logits.ndim
+    shape[class_dim(logits)] = -1
+    return vector.view(shape)

@@ -1,0 +1,118 @@
+"""Bad input gets one sentence, and changes nothing."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import sigua
+from sigua_torch import SIGUALoss
+
+PAIR = sigua.TransitionMatrix.pair(0.45, 10)
+SL = sigua.sigua_sl(0.5, delta=0.2)
+LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("sigua_sl", {}, ["method", "must be a method", "str"]),
+        (SL, {"reduction": "average"}, ["reduction", "'average'", "'mean'"]),
+        (SL, {"label_smoothing": 1.5}, ["label_smoothing", "[0, 1]", "1.5"]),
+        (SL, {"base": "focal"}, ["base", "callable", "str"]),
+        (SL, {"base": len, "weight": torch.ones(10)}, ["weight", "belongs to cross-entropy"]),
+        (SL, {"base": len, "label_smoothing": 0.1}, ["label_smoothing", "belongs"]),
+        (SL, {"steps_per_epoch": 0}, ["steps_per_epoch", "[1, inf)", "0"]),
+        (
+            sigua.sigua_sl(0.5, delta=lambda t: 0.1),
+            {"steps_per_epoch": 5},
+            ["steps_per_epoch", "settle", "set_epoch"],
+        ),
+    ],
+)
+def test_constructor_refuses(method, options, words):
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the words are the match
+        SIGUALoss(method, **options)
+    assert all(word in str(error.value) for word in words), error.value
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "words"),
+    [
+        (SL, (LOGITS, LABELS + 5), ["target", "[0, 10)", "target[5] is 10"]),
+        (SL, (LOGITS, LABELS - 1), ["target", "target[0] is -1", "ignore_index"]),
+        (sigua.sigua_bc(PAIR), (LOGITS, LABELS - 1), ["target[0] is -1"]),
+        (SL, (torch.zeros(6), LABELS), ["class dimension"]),
+        (SL, (LOGITS.long(), LABELS), ["input", "floating-point", "int64"]),
+        (SL, (LOGITS, LABELS.int()), ["target", "int64", "int32"]),
+        (SL, (LOGITS, LABELS[:5]), ["target", "(6, 10)", "(5,)"]),
+        (SL, (LOGITS, LABELS[:, None]), ["target", "(6, 1)"]),
+        (SL, (torch.tensor(1.0), torch.tensor(0)), ["input", "class dimension"]),
+        (sigua.sigua_bc(PAIR), (torch.zeros(6, 7), LABELS), ["T has 10", "logits have 7"]),
+        (sigua.custom(sigua.Known()), (LOGITS, LABELS), ["trusted", "mask", "none came"]),
+        (sigua.custom(sigua.Known()), (LOGITS, LABELS, LABELS), ["trusted", "bool", "int64"]),
+        (sigua.custom(sigua.Known()), (LOGITS, LABELS, LABELS[:5] > 2), ["trusted", "(6,)"]),
+        (SL, (LOGITS, LABELS, LABELS > 2), ["trusted", "Known"]),
+    ],
+)
+def test_call_refuses(method, arguments, words):
+    criterion = SIGUALoss(method, steps_per_epoch=4)
+    logits = arguments[0].clone().requires_grad_(arguments[0].is_floating_point())
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        criterion(logits, *arguments[1:])
+    assert all(word in str(error.value) for word in words), error.value
+    assert "\n" not in str(error.value)
+    assert criterion.epoch == 0
+    assert criterion.split is None
+
+
+def test_scalar_base_loss_is_refused():
+    criterion = SIGUALoss(SL, base=torch.nn.functional.cross_entropy)
+    with pytest.raises(ValueError, match=r"base: must return a loss per example.*reduction='none'"):
+        criterion(LOGITS.clone().requires_grad_(), LABELS)
+
+
+def test_a_refused_epoch_leaves_the_old_one():
+    criterion = SIGUALoss(SL)
+    criterion.set_epoch(3)
+    for epoch in (-1, float("nan"), "4", None):
+        with pytest.raises(ValueError, match="epoch"):
+            criterion.set_epoch(epoch)
+    assert criterion.epoch == 3
+    with pytest.raises(ValueError, match="counts by itself"):
+        SIGUALoss(SL, steps_per_epoch=5).set_epoch(1)
+
+
+def test_a_batch_too_small_to_select_warns_once():
+    """N = 4, rho = .5, delta = .2: 3 are good, floor(2.8) + 1 = 3 within reach, so none is bad."""
+    criterion = SIGUALoss(SL)
+    logits, labels = LOGITS[:4].clone().requires_grad_(), LABELS[:4]
+    with pytest.warns(UserWarning, match="a mini-batch of 4 is too small"):
+        criterion(logits, labels)
+    criterion(logits[:3], labels[:3])  # warnings are errors here
+    SIGUALoss(SL)(torch.randn(20, 10, requires_grad=True), torch.arange(20) % 10)
+
+
+def test_labels_on_an_accelerator_are_checked_when_asked():
+    """Not by default, for that waits for the device; the meta device tells the two apart."""
+    logits, labels = LOGITS.to("meta").requires_grad_(), LABELS.to("meta")
+    SIGUALoss(SL).to("meta")(logits, labels)
+    with pytest.raises(RuntimeError, match="meta"):
+        SIGUALoss(SL, check_labels=True).to("meta")(logits, labels)
+
+
+def test_without_torch_the_import_says_what_to_install():
+    code = "import sys; sys.modules['torch'] = None; import sigua_torch"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode != 0
+    assert "pip install 'sigua[torch]'" in result.stderr
+
+
+def test_the_adapter_imports_no_other_adapter():
+    code = (
+        "import sys, sigua_torch; "
+        "print(sorted({'keras', 'tensorflow', 'jax', 'sigua_keras'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "[]", result.stderr

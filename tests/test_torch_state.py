@@ -1,0 +1,112 @@
+"""What the criterion remembers: the epoch, and nothing that the method does not say already."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+
+import sigua
+from sigua_torch import SIGUALoss
+
+METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=sigua.Knots([(0, 0.0), (6, 0.1)]))
+PAIR = sigua.TransitionMatrix.pair(0.45, 10)
+
+
+def batches(count, n=40):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(count):
+        yield (
+            torch.randn(n, 10, generator=generator, requires_grad=True),
+            torch.randint(0, 10, (n,), generator=generator),
+        )
+
+
+def saved_and_loaded(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("steps_per_epoch", [None, 7])
+def test_a_resumed_run_continues_its_ramp(steps_per_epoch):
+    """Losses after a save and a load equal those of the run that was never interrupted."""
+    whole = SIGUALoss(METHOD, steps_per_epoch=steps_per_epoch)
+    data = list(batches(60))
+    want, state = [], None
+    for i, (logits, labels) in enumerate(data):
+        if steps_per_epoch is None and i % 7 == 0:
+            whole.set_epoch(i // 7)
+        if i == 30:
+            state = saved_and_loaded(whole.state_dict())
+        want.append(whole(logits, labels).item())
+    resumed = SIGUALoss(METHOD, steps_per_epoch=steps_per_epoch)
+    resumed.load_state_dict(state)
+    assert resumed.epoch == (4 if steps_per_epoch is None else pytest.approx(30 / 7))
+    got = []
+    for i, (logits, labels) in enumerate(data[30:], start=30):
+        if steps_per_epoch is None and i % 7 == 0:
+            resumed.set_epoch(i // 7)
+        got.append(resumed(logits, labels).item())
+    assert got == want[30:]
+
+
+def test_steps_count_training_calls_only():
+    """Evaluation, and calls without gradients, do not move the epoch."""
+    criterion = SIGUALoss(METHOD, steps_per_epoch=2)
+    (logits, labels), *_ = batches(1)
+    criterion(logits, labels)
+    with torch.no_grad():
+        criterion(logits, labels)
+    criterion.eval()(logits, labels)
+    assert criterion.epoch == 0.5
+    criterion.train()(logits, labels)
+    assert criterion.epoch == 1.0
+
+
+def test_fractional_epochs_lie_on_the_ramp():
+    """rho(2.5) = 1 - .5 * .25 = .875 keeps floor(40 * .875) + 1 = 36 of 40 distinct losses."""
+    (logits, labels), *_ = batches(1)
+    by_hand = SIGUALoss(METHOD)
+    by_hand.set_epoch(2.5)
+    by_hand(logits, labels)
+    assert int(by_hand.split.good.sum()) == 36
+    counting = SIGUALoss(METHOD, steps_per_epoch=2)
+    for _ in range(6):  # the sixth call is step 5, epoch 2.5
+        counting(logits, labels)
+    assert torch.equal(counting.split.good, by_hand.split.good)
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])
+@pytest.mark.parametrize("method", [METHOD, sigua.sigua_bc(PAIR, over="batch")], ids=["sl", "bc"])
+def test_copies_are_equal_and_apart(method, clone):
+    criterion = SIGUALoss(method)
+    criterion.set_epoch(3)
+    (logits, labels), *_ = batches(1)
+    criterion(logits, labels)
+    other = clone(criterion)
+    assert other(logits, labels).item() == criterion(logits, labels).item()
+    other.set_epoch(9)
+    assert (criterion.epoch, other.epoch) == (3, 9)
+
+
+def test_casts_do_not_round_what_the_method_says():
+    """After .half().double(), T^-1 and gamma are float64's own, as if made in float64."""
+    method = sigua.sigua_bc(PAIR, gamma=0.001)
+    criterion = SIGUALoss(method).half().double()
+    (logits, labels), *_ = batches(1)
+    logits = logits.detach().double().requires_grad_()
+    want = sigua.reference.step(method, logits.detach().numpy(), labels.numpy())
+    assert criterion(logits, labels).item() == pytest.approx(want.objective, rel=1e-13)
+
+
+def test_state_dict_of_a_model_holds_the_epoch_alone():
+    """T's tables are made from the method; saving them would pin a file to one T."""
+    criterion = SIGUALoss(sigua.sigua_bc(PAIR))
+    assert [key.rpartition(".")[2] for key in criterion.state_dict()] == ["_extra_state"]
+
+
+def test_prints_its_method():
+    assert repr(METHOD) in repr(SIGUALoss(METHOD))
