@@ -6,8 +6,6 @@ import warnings
 from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from sigua import checks
 from sigua.conditions import AllGood, Condition, Known, NonNegative, SmallLoss
 from sigua.schedules import Knots, Schedule, horizon, value_at
@@ -35,9 +33,8 @@ class Method:
         Method._by_name[cls.__name__] = cls
 
     def __post_init__(self) -> None:
-        for name, value in self._arguments().items():
-            if isinstance(value, np.generic):  # so that it prints as written
-                object.__setattr__(self, name, value.item())
+        checks.plain_numbers(self)
+        checks.choice("correction", self.correction, ("none", "backward", "forward"))
         checks.schedule("gamma", self.gamma, 0, 1, "0 ignores the bad, 1 erases them")
         if self.correction != "none" and not isinstance(self.T, TransitionMatrix):
             came = f"a {type(self.T).__name__} came"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Real
+from dataclasses import fields
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,33 @@ def number(
     Raises:
         ValueError: `value` is not a real number, is NaN, or lies outside.
     """
-    real = isinstance(value, Real) and not isinstance(value, bool)
+    real = isinstance(value, Real) and not isinstance(value, bool) and value != float("inf")
     inside = real and low <= float(value) <= high  # False for NaN
     if not inside or (value == high and not closed):
         bracket = "]" if closed and high != float("inf") else ")"
         rule = f"must be a number in [{low:g}, {high:g}{bracket}"
         raise refuse(name, rule, f"{value!r} came", advice)
     return float(value)
+
+
+def whole(name: str, value: Any, low: int, advice: str) -> int:
+    """Return `value` as an int of at least `low`; 10.0 is not one.
+
+    Raises:
+        ValueError: `value` is not an integer, or below `low`.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+        rule = f"must be a whole number of at least {low}"
+        raise refuse(name, rule, f"{value!r} came", advice)
+    return int(value)
+
+
+def plain_numbers(dataclass: Any) -> None:
+    """Turn NumPy's numbers in a frozen dataclass into Python's, so that it prints as written."""
+    for field in fields(dataclass):
+        value = getattr(dataclass, field.name)
+        if isinstance(value, np.generic):
+            object.__setattr__(dataclass, field.name, value.item())
 
 
 def schedule(name: str, value: Any, low: float, high: float, advice: str) -> Any:

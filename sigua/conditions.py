@@ -121,14 +121,13 @@ class SmallLoss:
     variant: str = "paper"
 
     def __post_init__(self) -> None:
-        rate = checks.number(
+        checks.plain_numbers(self)
+        checks.number(
             "noise_rate", self.noise_rate, 0, 1, "give the share of wrong labels", closed=False
         )
-        delta = checks.schedule("delta", self.delta, 0, 1, "give the rate to forget, such as 0.15")
+        checks.schedule("delta", self.delta, 0, 1, "give the rate to forget, such as 0.15")
         checks.number("warmup", self.warmup, 0, float("inf"), "give epochs, 0 for no warm-up")
         checks.choice("variant", self.variant, ("paper", "official"))
-        object.__setattr__(self, "noise_rate", rate)
-        object.__setattr__(self, "delta", delta)
 
     @property
     def horizon(self) -> float:

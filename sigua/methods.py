@@ -33,10 +33,6 @@ class custom(Method):
     T: TransitionMatrix | None = None
     separate: bool = False
 
-    def __post_init__(self) -> None:
-        checks.choice("correction", self.correction, ("none", "backward", "forward"))
-        super().__post_init__()
-
 
 @dataclass(frozen=True)
 class standard(Method):

@@ -23,12 +23,16 @@ def corrupt_labels(
         Noisy labels, shape and dtype of `y`. What was flipped is `y != noisy`.
 
     Raises:
-        ValueError: labels of another shape or dtype, or outside [0, k).
+        ValueError: labels of another shape or dtype, or outside [0, k), or a dtype that cannot
+            hold k - 1.
 
     >>> corrupt_labels([0, 1, 2, 3], TransitionMatrix.pair(0.0, 4))
     array([0, 1, 2, 3])
     """
     y = checks.labels("y", y, T.num_classes)
+    if np.iinfo(y.dtype).max < T.num_classes - 1:
+        came = f"{y.dtype} came for {T.num_classes} classes"
+        raise checks.refuse("y", "its dtype must hold every class", came, "use y.astype(int)")
     rng = np.random.default_rng(seed)
     if T.flip_rate is not None:
         flipped = rng.random(len(y)) < T.flip_rate

@@ -32,7 +32,7 @@ def signed_weights(split: Split, gamma: float, *, separate: bool = False) -> Arr
     good = np.asarray(split.good)
     bad = np.asarray(split.bad) & ~good
     if not separate:
-        return good - gamma * bad
+        return 1.0 * good - float(gamma) * bad
     n = good.size
     return good * (n / max(good.sum(), 1)) - gamma * bad * (n / max(bad.sum(), 1))
 

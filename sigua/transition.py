@@ -102,6 +102,7 @@ class TransitionMatrix:
         on, off = self.entries
         rows = np.full((self.num_classes, self.num_classes), off)
         np.fill_diagonal(rows, on)
+        rows.setflags(write=False)
         return rows
 
     @property
@@ -113,7 +114,6 @@ class TransitionMatrix:
     @property
     def rows(self) -> Matrix:
         """T itself, float64, shape (k, k), read-only."""
-        self._rows.setflags(write=False)
         return self._rows
 
     @cached_property
@@ -143,6 +143,12 @@ class TransitionMatrix:
 
     def __repr__(self) -> str:
         return self._made_by
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for value in state.values():
+            if isinstance(value, np.ndarray):  # a copy or a pickle has made it writeable
+                value.setflags(write=False)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TransitionMatrix):
@@ -174,8 +180,7 @@ def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
     rate = checks.number(
         "noise_rate", noise_rate, 0, 1, "give the share of wrong labels", closed=False
     )
-    k = checks.number("num_classes", num_classes, 2, float("inf"), "give the number of classes")
-    return rate, int(k)
+    return rate, checks.whole("num_classes", num_classes, 2, "give the number of classes")
 
 
 def _stochastic(rows: ArrayLike) -> Matrix:

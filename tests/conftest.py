@@ -1,7 +1,7 @@
-"""The environment says which tests run; a backend asked for that does not import is a failure.
+"""Which tests run is asked for by name; a backend asked for that does not import is a failure.
 
-SIGUA_BACKENDS lists the frameworks installed here ("torch" by default; empty for the core alone).
-The Keras tests run where KERAS_BACKEND is set, one process per backend.
+SIGUA_TESTS lists any of: core (NumPy alone), torch, demo (torch and scikit-learn), keras (Keras and
+torch, with KERAS_BACKEND set: one process per backend). By default: core and torch.
 """
 
 import json
@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
-NEEDS_TORCH = ["test_torch_*.py", "test_demo.py", "test_agreement.py"]
+ASKED = os.environ.get("SIGUA_TESTS", "core torch").split()
+GROUPS = {"test_torch": "torch", "test_demo": "demo", "test_keras": "keras"}
 
-collect_ignore_glob = []
-if "torch" not in os.environ.get("SIGUA_BACKENDS", "torch").split():
-    collect_ignore_glob += NEEDS_TORCH
-if "KERAS_BACKEND" not in os.environ:
-    collect_ignore_glob += ["test_keras_*.py"]
+
+def pytest_ignore_collect(collection_path):
+    if collection_path.suffix != ".py":
+        return None
+    prefix = "_".join(collection_path.stem.split("_")[:2])
+    return True if GROUPS.get(prefix, "core") not in ASKED else None
 
 
 def _golden(name):

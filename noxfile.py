@@ -1,0 +1,96 @@
+"""One session, one question. `nox -l` lists them; `nox -s NAME` answers one.
+
+Versions and dependencies are read from pyproject.toml. Tests run on the built wheel, never on the
+checkout: pip builds and installs it, and `pytest` does not put the checkout on the path.
+"""
+
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.error_on_missing_interpreters = False
+
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = nox.project.python_versions(PYPROJECT)
+KERAS_BACKENDS = ["tensorflow", "jax", "torch"]
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}  # tensors here are small
+
+
+def install(session: nox.Session, *groups: str) -> None:
+    """Install what the groups pin, then the package as a wheel."""
+    session.install(*nox.project.dependency_groups(PYPROJECT, *groups))
+    session.install(".")
+
+
+def run_tests(session: nox.Session, asked: str, **env: str) -> None:
+    """Run the groups of tests that are asked for (see tests/conftest.py)."""
+    session.run("pytest", "tests", *session.posargs, env=ONE_THREAD | {"SIGUA_TESTS": asked, **env})
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Does a classifier survive half of its labels being wrong? A table and a picture."""
+    install(session, "torch", "demo")
+    session.run("python", "examples/digits.py", *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Does everything that this machine can run work? Core, PyTorch, and Keras on its backends."""
+    install(session, "test", "torch", "keras", "demo")
+    run_tests(session, "core torch demo")
+    for backend in KERAS_BACKENDS:
+        run_tests(session, "keras", KERAS_BACKEND=backend)
+
+
+@nox.session(python=PYTHONS)
+def core(session: nox.Session) -> None:
+    """Does the core work with NumPy alone, on every Python that is found?"""
+    install(session, "test")
+    run_tests(session, "core")
+
+
+@nox.session
+def torch(session: nox.Session) -> None:
+    """Does the PyTorch criterion equal the spec?"""
+    install(session, "test", "torch")
+    run_tests(session, "torch")
+
+
+@nox.session
+@nox.parametrize("backend", KERAS_BACKENDS)
+def keras(session: nox.Session, backend: str) -> None:
+    """Does the Keras callback equal the spec, and PyTorch's criterion?"""
+    install(session, "test", "torch", "keras", "demo")
+    run_tests(session, "keras", KERAS_BACKEND=backend)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Is the code tidy?"""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "lint"))
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Do the types hold, inside (mypy, strict) and for a user's code (pyright)?"""
+    install(session, "types", "torch")
+    session.run("mypy")
+    session.run("pyright", "--pythonpath", f"{session.bin}/python", "tests/user_code.py")
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Does the wheel hold what it should, and run where nothing else is installed?"""
+    session.install("build", *nox.project.dependency_groups(PYPROJECT, "torch", "keras", "test"))
+    out = Path(session.create_tmp())
+    session.run("python", "-m", "build", "--outdir", str(out), silent=True)
+    session.run("python", "tests/wheel_contents.py", str(out))
+    session.install("--force-reinstall", "--no-deps", *map(str, out.glob("*.whl")))
+    session.cd(out)  # away from the checkout
+    packages = ["sigua", "sigua_torch", "sigua_keras"]
+    session.run("pytest", "-q", "--doctest-modules", "--pyargs", *packages, env=ONE_THREAD)
