@@ -119,6 +119,31 @@ def test_equals_the_reference(method, dtype, epoch):
     np.testing.assert_allclose(gradient.numpy(), want.gradient, atol=slack / len(labels))
 
 
+@pytest.mark.parametrize("n", [40, 600])
+@pytest.mark.parametrize("spoiler", [None, float("nan"), float("inf")])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_the_short_way_equals_the_general_one(n, spoiler, reduction):
+    """On losses with ties, by one sort (n = 40) or two selections (n = 600), NaN and inf among them."""
+    losses = torch.randint(0, 30, (n,), generator=torch.Generator().manual_seed(0)) / 8
+    if spoiler is not None:
+        losses[7] = spoiler
+    method = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3)
+    for epoch in (0, 4, 10):
+        short, general = (
+            SIGUALoss(method, base=lambda input, target: input, reduction=reduction)
+            for _ in range(2)
+        )
+        general._flat = None
+        for criterion in (short, general):
+            criterion.set_epoch(epoch)
+        value, gradient = run(short, losses, losses)
+        want, want_gradient = run(general, losses, losses)
+        assert torch.equal(short.split.good, general.split.good)
+        assert torch.equal(short.split.bad, general.split.bad)
+        torch.testing.assert_close(value, want, equal_nan=True)
+        torch.testing.assert_close(gradient, want_gradient, equal_nan=True)
+
+
 @pytest.mark.parametrize("method", METHODS, ids=name)
 def test_device_path_equals_host_path(method, monkeypatch):
     """Counts and thresholds as tensors, as on an accelerator, choose and weigh as on the host."""

@@ -97,7 +97,7 @@ class Correction(nn.Module):
     """
 
     matrix: Tensor | None
-    """T^-1 (backward) or log T (forward), (k, k); None for symmetric noise, which needs none."""
+    """T^-1 (backward) or log T' (forward), (k, k); None for symmetric noise, which needs none."""
     sums: Tensor | None
     """1'T^-1, (k,), where the condition asks for class sums."""
 
@@ -142,7 +142,7 @@ class Correction(nn.Module):
         dim = class_dim(logits)
         log_p = logits.log_softmax(dim)
         if self.matrix is not None:
-            return (log_p + _rows(self.matrix.t(), logits, target)).logsumexp(dim)
+            return (log_p + _rows(self.matrix, logits, target)).logsumexp(dim)
         on, off = T.entries
         log_p = log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim)
         return ((on - off) * log_p.exp() + off).log() if off else log_p
@@ -152,7 +152,7 @@ class Correction(nn.Module):
         dim = class_dim(logits)
         p = logits.softmax(dim)
         if self.matrix is not None:
-            observed = _mix(p, self.matrix.exp())
+            observed = _mix(p, self.matrix.exp().t())
         else:
             on, off = T.entries
             observed = (on - off) * p + off
@@ -165,7 +165,7 @@ class Correction(nn.Module):
         matrix = sums = None
         if self.T is not None and self.T.flip_rate is None and self.kind != "none":
             with np.errstate(divide="ignore"):  # log 0 is -inf, an impossible label
-                matrix = self.T.inverse if self.kind == "backward" else np.log(self.T.rows)
+                matrix = self.T.inverse if self.kind == "backward" else np.log(self.T.rows.T)
         if self.T is not None and self.over_classes:
             sums = self.T.inverse_column_sums
         self.register_buffer("matrix", table(matrix), persistent=False)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sigua import Method, SmallLoss, Split, checks
 from sigua.conditions import choose
-from sigua_torch import _check
+from sigua_torch import _check, _flat
 from sigua_torch._batch import INF, DeviceBatch, HostBatch
 from sigua_torch._losses import Base, Correction, Measure, class_dim, is_index
 from sigua_torch._schedule import EpochNumbers, check_steps
@@ -42,10 +42,6 @@ class SIGUALoss(nn.CrossEntropyLoss):
         steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`.
         check_labels: check the range of class indices on an accelerator, too, where that waits for
             the device. On the CPU it is always done.
-
-    Attributes:
-        split: `sigua.Split` of the last training call, boolean masks with a loss's shape, on the
-            device; None before the first.
 
     Raises:
         ValueError: an argument is out of range, or does not fit the others.
@@ -87,10 +83,18 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.method = method
         self.base = base
         self.check_labels = check_labels
-        self.split: Split | None = None
+        self._split: Split | Tensor | None = None
+        self._flat = _flat.FlatSmallLoss.of(method, mean=reduction == "mean")
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
         self._sizes: set[int] = set()
+
+    @property
+    def split(self) -> Split | None:
+        """Who was good and bad in the last training call: boolean masks with a loss's shape."""
+        if isinstance(self._split, Tensor):
+            return _flat.to_split(self._split)
+        return self._split
 
     @property
     def epoch(self) -> float:
@@ -138,19 +142,26 @@ class SIGUALoss(nn.CrossEntropyLoss):
             target = target.where(valid, 0).long()
         losses, ranked, sums = self._measure(input, target, valid)
         _check.trusted(self.method, trusted, losses)
-        size: Any = losses.numel()
-        if valid is not None:
-            size = int(valid.sum()) if on_host else valid.sum()
-        gamma, *numbers = self.numbers.now(on_host)
+        numbers = self.numbers.now(on_host)
         self.numbers.advance()
-        mask = None if trusted is None else trusted.reshape(-1)
-        batch = (HostBatch if on_host else DeviceBatch)(ranked.reshape(-1), size, mask, sums)
-        split = choose(self.method.condition, batch, tuple(numbers))
+        flat = on_host and valid is None and self.weight is None
+        weights = self._flat_weights(ranked, numbers) if flat else None
+        if weights is None:
+            size: Any = losses.numel() if valid is None else valid.sum()
+            size = int(size) if on_host else size
+            mask = None if trusted is None else trusted.reshape(-1)
+            batch = (HostBatch if on_host else DeviceBatch)(ranked.reshape(-1), size, mask, sums)
+            split = choose(self.method.condition, batch, numbers[1:])
+            shares = self._shares(input, target, valid)
+            weights = self._weights(split, numbers[0], shares, size, losses.dtype)
+            self._split = Split(*(mask.reshape(losses.shape) for mask in split))
+            # An infinite loss says nothing; a NaN stays NaN, even times 0.
+            losses = losses.masked_fill(losses.detach() == INF, 0.0)
         if on_host:
-            self._warn_if_too_small(size)
-        shares = self._shares(input, target, valid)
-        self.split = Split(*(mask.reshape(losses.shape) for mask in split))
-        return self._reduce(losses, self.split, gamma, shares, size)
+            self._warn_if_too_small(losses.numel())
+        if self.reduction == "none":
+            return losses * weights.reshape(losses.shape)
+        return torch.dot(losses.reshape(-1), weights)
 
     def _valid(self, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
         """Return which class indices take part; None if it is known that all do."""
@@ -202,29 +213,33 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def _shares(self, logits: Tensor, target: Tensor, valid: Tensor | None) -> Tensor | None:
         """Return each example's part of the plain criterion's denominator; None if it is 1 each."""
-        if not is_index(logits, target) or (self.weight is None and valid is None):
-            return None
-        if self.weight is None:
-            return valid
+        if not is_index(logits, target) or self.weight is None:
+            return None if valid is None else valid.reshape(-1)
         shares = self.weight[target].to(logits.dtype)
-        return shares if valid is None else shares.masked_fill(~valid, 0.0)
+        return (shares if valid is None else shares.masked_fill(~valid, 0.0)).reshape(-1)
 
-    def _reduce(
-        self, losses: Tensor, split: Split, gamma: Any, shares: Tensor | None, size: Any
+    def _flat_weights(self, ranked: Tensor, numbers: tuple[Any, ...]) -> Tensor | None:
+        """Return `_weights` by the short way; None where that does not apply."""
+        if self._flat is None or not ranked.numel():
+            return None
+        found = self._flat(ranked.reshape(-1), numbers)
+        if found is None:
+            return None
+        weights, codes = found
+        self._split = codes.reshape(ranked.shape)
+        return weights
+
+    def _weights(
+        self, split: Split, gamma: Any, shares: Tensor | None, size: Any, dtype: torch.dtype
     ) -> Tensor:
-        """Return Eq. 3 with the plain criterion's denominator."""
-        good, bad = split.good.to(losses.dtype), split.bad.to(losses.dtype)
+        """Return the factors of Eq. 3, (n,), over the plain criterion's denominator for "mean"."""
+        good, bad = split.good.to(dtype), split.bad.to(dtype)
         denominator: Any = size if shares is None else shares.sum()
         if self.method.separate:
             good = good * _inverse_share(good, shares, denominator)
             bad = bad * _inverse_share(bad, shares, denominator)
-        # An infinite loss says nothing; a NaN stays NaN, even times 0.
-        finite = losses.masked_fill(losses.detach() == INF, 0.0)
-        signed: Tensor = finite * (good - gamma * bad)
-        if self.reduction == "none":
-            return signed
-        total = signed.sum()
-        return total if self.reduction == "sum" else total / _or_one(denominator)
+        weights: Tensor = good - gamma * bad
+        return weights / _or_one(denominator) if self.reduction == "mean" else weights
 
     def _warn_if_too_small(self, size: int) -> None:
         condition = self.method.condition
