@@ -1,0 +1,380 @@
+"""Who is good and who is bad: the paper's equations, written out again and by hand."""
+
+import json
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sigua
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "small_loss.json").read_text())
+NAN, INF = float("nan"), float("inf")
+T = sigua.TransitionMatrix([[0.8, 0.2], [0.4, 0.6]])
+FIRES = sigua.TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])
+
+
+def measure(method, losses, epoch=10, **batch):
+    """Return the masks as lists, and the objective (Eq. 3)."""
+    chosen = sigua.reference.split(method, losses, epoch, **batch)
+    weights = sigua.signed_weights(chosen, method.at(epoch)[0], separate=method.separate)
+    assert chosen.good.dtype == chosen.bad.dtype == bool
+    return chosen.good.tolist(), chosen.bad.tolist(), sigua.objective(losses, weights)
+
+
+@pytest.mark.parametrize("vector", GOLDEN)
+def test_golden_vectors_of_small_loss(vector):
+    names = ("noise_rate", "delta", "gamma", "warmup", "variant")
+    method = sigua.sigua_sl(**{name: vector[name] for name in names})
+    losses = [float(loss) for loss in vector["losses"]]
+    good, bad, objective = measure(method, losses, vector["epoch"])
+    assert good == vector["good"]
+    assert bad == vector["bad"]
+    expected = float(vector["objective"])
+    np.testing.assert_allclose(objective, expected, rtol=1e-12, atol=1e-12)
+    assert sigua.keep_rate(vector["epoch"], vector["noise_rate"], vector["warmup"]) == (
+        pytest.approx(vector["rho"], rel=1e-15)
+    )
+
+
+def literal_paper(losses, rho, delta):
+    """Eqs. 5 and 6 as they are printed: two loops, and a count for each example."""
+    n, good, bad = len(losses), [], []
+    for mine in losses:
+        smaller = sum(mine > other for other in losses)
+        good.append(smaller <= n * rho)
+        bad.append(not good[-1] and smaller <= n * rho + n * delta)
+    return good, bad
+
+
+def literal_official(losses, rho, delta):
+    """The authors' counts: floor(n rho) kept, then floor(delta dropped); ties stand together."""
+    n, good, bad = len(losses), [], []
+    kept = n * rho // 1
+    reached = kept + delta * (n - kept) // 1
+    for mine in losses:
+        smaller = sum(mine > other for other in losses)
+        good.append(smaller < kept)
+        bad.append(not good[-1] and smaller < reached)
+    return good, bad
+
+
+LITERAL = {"paper": literal_paper, "official": literal_official}
+# every weak order of up to five losses: 0 is the smallest, and no value is left out
+PATTERNS = [p for n in range(1, 6) for p in product(range(n), repeat=n) if len({*p}) == max(p) + 1]
+FIFTHS = [Fraction(i, 5) for i in range(4)] + [Fraction(i, 12) for i in (3, 4, 6)]
+NOISE_RATES = sorted([*FIFTHS, *map(Fraction, ("3/10", "2/3", "3/4", "9/10"))])
+DELTAS = sorted([*FIFTHS, Fraction(1, 10), Fraction(1)])
+
+
+@pytest.mark.parametrize("variant", LITERAL)
+def test_every_pattern_of_up_to_five_losses_agrees_with_the_literal_equations(variant):
+    """Every order with every tie, for 99 pairs of rates: 62,667 mini-batches."""
+    for eps, delta in product(NOISE_RATES, DELTAS):
+        method = sigua.sigua_sl(float(eps), float(delta), warmup=0, variant=variant)
+        for pattern in PATTERNS:
+            good, bad = sigua.reference.split(method, pattern)
+            expected = LITERAL[variant](pattern, 1 - eps, delta)
+            assert (good.tolist(), bad.tolist()) == expected, (pattern, eps, delta)
+
+
+# Losses in eighths and gamma in 64ths, so that every sum is exact in floating point.
+losses_ = st.lists(st.integers(-8, 80), min_size=1, max_size=24).map(lambda x: np.array(x) / 8)
+hundredths = st.integers(0, 99).map(lambda x: x / 100)
+variants = st.sampled_from(["paper", "official"])
+keywords = {
+    "noise_rate": hundredths,
+    "delta": hundredths,
+    "gamma": st.integers(0, 64).map(lambda x: x / 64),
+    "warmup": st.sampled_from([0, 4, 10]),
+}
+methods = st.builds(sigua.sigua_sl, **keywords, variant=variants)
+paper_methods = st.builds(sigua.sigua_sl, **keywords)
+epochs = st.sampled_from([0, 0.5, 1, 3, 10, 12])
+quick = settings(deadline=None, database=None, max_examples=200)
+
+
+@given(methods, losses_, epochs)
+@quick
+def test_nobody_is_both_good_and_bad(method, losses, epoch):
+    good, bad = sigua.reference.split(method, losses, epoch)
+    assert not (good & bad).any()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        sigua.AllGood(),
+        sigua.SmallLoss(0.5, 0.25),
+        sigua.SmallLoss(0.5, 0.5, variant="official"),
+        sigua.NonNegative(),
+        sigua.NonNegative("classes"),
+        sigua.NonNegative("batch"),
+        sigua.Known(),
+    ],
+)
+def test_every_rule_of_ours_is_disjoint_by_itself(condition):
+    """Even before good wins over bad for everybody: an adapter may call the rule alone."""
+    losses = np.array([3.0, -1, 2, 0, INF, NAN, -4])
+    batch = sigua.reference.Batch(losses, trusted=losses > 1, sums=losses)
+    good, bad = condition.split(batch, *condition.at(10))
+    assert not (good & bad).any()
+
+
+@given(methods, losses_, epochs, st.randoms(use_true_random=False))
+@quick
+def test_permuting_the_batch_permutes_the_masks(method, losses, epoch, random):
+    order = random.sample(range(len(losses)), len(losses))
+    before = sigua.reference.split(method, losses, epoch)
+    after = sigua.reference.split(method, losses[order], epoch)
+    assert np.array_equal(after.good, before.good[order])
+    assert np.array_equal(after.bad, before.bad[order])
+
+
+@given(methods, losses_, epochs, st.lists(st.integers(1, 99), min_size=100, max_size=100))
+@quick
+def test_a_monotone_map_of_the_losses_leaves_the_masks(method, losses, epoch, gaps):
+    """The map is arbitrary but increasing: the values of the losses are renamed in their order."""
+    renamed = np.cumsum(gaps)[np.unique(losses, return_inverse=True)[1]]
+    assert measure(method, renamed, epoch)[:2] == measure(method, losses, epoch)[:2]
+
+
+@given(methods, losses_)
+@quick
+def test_at_rho_one_it_is_the_plain_mean(method, losses):
+    """Before any warm-up, and for a noise rate of 0, whatever delta and gamma are."""
+    mean = float(sum(map(Fraction, losses)) / len(losses))
+    if method.warmup:
+        assert measure(method, losses, epoch=0)[2] == mean
+    clean = sigua.sigua_sl(0.0, method.delta, method.gamma, variant=method.variant)
+    assert measure(clean, losses)[2] == mean
+
+
+@given(methods, losses_, epochs)
+@quick
+def test_with_gamma_zero_only_the_good_count(method, losses, epoch):
+    """stop_grad(sigua_sl) has the masks of sigua_sl and the objective of self_teaching."""
+    stopped = sigua.stop_grad(method)
+    good, bad, objective = measure(stopped, losses, epoch)
+    assert (good, bad) == measure(method, losses, epoch)[:2]
+    plain = sigua.self_teaching(method.noise_rate, method.warmup, method.variant)
+    assert measure(plain, losses, epoch) == (good, [False] * len(losses), objective)
+    kept = sum(map(Fraction, losses[good]))
+    n = max(sum(good), 1) if method.separate else len(losses)
+    assert objective == pytest.approx(float(kept / n), rel=1e-14)
+
+
+@given(paper_methods, losses_, epochs, st.integers(2, 9))
+@quick
+def test_repeating_every_example_changes_nothing_under_the_papers_rule(method, losses, epoch, m):
+    """Exactly: the number of smaller losses and n rho both grow m-fold."""
+    good, bad, objective = measure(method, losses, epoch)
+    again = measure(method, np.repeat(losses, m), epoch)
+    assert again == (np.repeat(good, m).tolist(), np.repeat(bad, m).tolist(), objective)
+
+
+def test_without_ties_the_counts_are_the_documented_ones():
+    """Of 10, eps = 0.5, delta = 0.4: paper 5 + 1 good, 4 bad; official 5 and 2 of the 5 left."""
+    losses = np.array([3.0, 9, 1, 7, 5, 0, 8, 2, 6, 4])
+    good, bad, _ = measure(sigua.sigua_sl(0.5, 0.4), losses)
+    assert losses[good].max() == 5
+    assert sorted(losses[bad]) == [6, 7, 8, 9]
+    good, bad, _ = measure(sigua.sigua_sl(0.5, 0.4, variant="official"), losses)
+    assert losses[good].max() == 4
+    assert sorted(losses[bad]) == [5, 6]
+
+
+@pytest.mark.parametrize("variant", LITERAL)
+@pytest.mark.parametrize(("eps", "delta"), [(0.1, 0.0), (0.2, 0.1), (0.5, 0.05), (0.5, 0.5)])
+def test_a_batch_is_too_small_if_nobody_can_be_dropped_or_bad(variant, eps, delta):
+    """Once warm and without ties, which is what `too_small` tells in advance."""
+    condition = sigua.SmallLoss(eps, delta, variant=variant)
+    for size in range(1, 60):
+        good, bad = sigua.reference.split(sigua.custom(condition), np.arange(size), epoch=10)
+        assert condition.too_small(size) == (good.all() or (delta > 0 and not bad.any())), size
+
+
+def test_official_averages_good_and_bad_apart():
+    """Good 1 and 2, bad 3 (half of the two dropped): (1 + 2) / 2 - 0.5 * 3 = 0."""
+    method = sigua.sigua_sl(0.5, 0.5, gamma=0.5, variant="official")
+    assert measure(method, [2.0, 4.0, 1.0, 3.0]) == (
+        [True, False, True, False],
+        [False, False, False, True],
+        0.0,
+    )
+
+
+def test_official_repairs_nothing_dropped_and_a_share_of_none():
+    """Nothing dropped: no mean of nobody; 0.1 of one dropped example: nobody climbs."""
+    nothing = sigua.sigua_sl(0.0, 0.5, gamma=1.0, variant="official")
+    assert measure(nothing, [1.0, 3.0]) == ([True, True], [False, False], 2.0)
+    none = sigua.sigua_sl(0.5, 0.1, gamma=1.0, variant="official")
+    assert measure(none, [1.0, 3.0]) == ([True, False], [False, False], 1.0)
+
+
+def test_all_equal_losses_are_all_good():
+    for variant in LITERAL:
+        method = sigua.sigua_sl(0.9, 0.1, variant=variant, gamma=1.0)
+        assert measure(method, np.full(20, 2.5)) == ([True] * 20, [False] * 20, 2.5)
+
+
+@given(paper_methods, epochs)
+@quick
+def test_a_single_example_is_always_good_under_the_papers_rule(method, epoch):
+    assert measure(method, [7.5], epoch) == ([True], [False], 7.5)
+
+
+def test_a_single_example_of_the_official_variant_is_kept_only_at_rho_one():
+    """floor(1 * 0.5) = 0 are kept, and floor(delta * 1) = 0 are bad unless delta = 1."""
+    method = sigua.sigua_sl(0.5, 0.9, gamma=1.0, variant="official")
+    assert measure(method, [7.5], epoch=0) == ([True], [False], 7.5)
+    assert measure(method, [7.5]) == ([False], [False], 0.0)
+    everything = sigua.sigua_sl(0.5, 1.0, gamma=1.0, variant="official")
+    assert measure(everything, [7.5]) == ([False], [True], -7.5)
+
+
+class Both:
+    """Everybody is good and bad at once, NaN included."""
+
+    def at(self, epoch):
+        return ()
+
+    def split(self, batch):
+        everyone = (batch.losses >= 0) | ~(batch.losses >= 0)
+        return sigua.Split(everyone, everyone)
+
+
+EVERY_CONDITION = {
+    "standard": sigua.standard(),
+    "self_teaching": sigua.self_teaching(0.5),
+    "sigua_sl": sigua.sigua_sl(0.75, 0.25, gamma=0.5),
+    "official": sigua.sigua_sl(0.75, 0.25, gamma=0.5, variant="official"),
+    "label": sigua.sigua_bc(FIRES, over="label"),
+    "classes": sigua.sigua_bc(FIRES, over="classes"),
+    "batch": sigua.sigua_bc(FIRES, over="batch"),
+    "known": sigua.custom(sigua.Known(), gamma=0.5),
+    "own": sigua.custom(Both(), gamma=0.5),
+}
+
+
+@pytest.mark.parametrize("epoch", [0, 10])
+@pytest.mark.parametrize("method", EVERY_CONDITION.values(), ids=EVERY_CONDITION)
+def test_nan_and_inf_are_neither_and_only_nan_reaches_the_objective(method, epoch):
+    losses = np.array([1.0, INF, 2.0, NAN, 3.0])
+    given_with = {"trusted": [True, False, True, True, False], "class_sums": losses}
+    good, bad, objective = measure(method, losses, epoch, **given_with)
+    assert not good[3]
+    assert not bad[3]
+    assert np.isnan(objective)
+    keep = [0, 1, 2, 4]
+    given_with = {name: np.array(value)[keep] for name, value in given_with.items()}
+    good, bad, objective = measure(method, losses[keep], epoch, **given_with)
+    assert not good[1]
+    assert not bad[1]
+    assert np.isfinite(objective)
+
+
+def test_inf_and_nan_take_a_rank_and_count_in_n():
+    """Of 6 with rho = delta = 1/4: good with at most 1 smaller loss, bad with at most 3."""
+    method = sigua.sigua_sl(0.75, 0.25, gamma=0.5)
+    good, bad, _ = measure(method, [4.0, NAN, 1.0, INF, 3.0, 2.0])
+    assert good == [False, False, True, False, False, True]
+    assert bad == [True, False, False, False, True, False]
+    assert measure(method, [4.0, INF, 1.0, INF, 3.0, 2.0])[2] == (1 + 2 - 0.5 * (3 + 4)) / 6
+
+
+@pytest.mark.parametrize("method", EVERY_CONDITION.values(), ids=EVERY_CONDITION)
+def test_an_empty_batch_has_empty_masks_and_objective_zero(method):
+    empty = np.zeros(0)
+    assert measure(method, empty, trusted=empty, class_sums=empty) == ([], [], 0.0)
+
+
+def test_non_negative_label_tests_each_loss_and_zero_is_good():
+    method = sigua.sigua_bc(T, gamma=0.5)
+    good, bad, objective = measure(method, [-1.0, 0.0, -0.0, 3.0])
+    assert (good, bad) == ([False, True, True, True], [True, False, False, False])
+    assert objective == (0.5 + 3) / 4
+
+
+@pytest.mark.parametrize(
+    ("losses", "good", "bad"),
+    [
+        ([-3.0, 1.0], [False, False], [True, True]),  # mean -1
+        ([-1.0, 3.0], [True, True], [False, False]),  # mean 1
+        ([-2.0, 2.0], [True, True], [False, False]),  # mean 0 is not negative
+        ([-1.0, INF], [False, False], [True, False]),  # +inf counts as 0: mean -1/2
+        ([INF, 1.0], [False, True], [False, False]),
+        ([NAN, -1.0], [False, False], [False, False]),  # no mean, no decision
+    ],
+)
+def test_non_negative_batch_tests_the_mean(losses, good, bad):
+    assert measure(sigua.sigua_bc(T, over="batch"), losses)[:2] == (good, bad)
+
+
+def test_non_negative_label_by_hand():
+    """T = [.8 .2; .4 .6] has T^-1 = [1.5 -.5; -1 2].
+
+    p = (3/4, 1/4): l = (ln 4/3, ln 4), so T^-1 l = (-.2616, 2.4849); sum 2.2233.
+    Label 0 is bad, label 1 is good; every sum is positive, and the batch mean is 1.1116.
+    """
+    logits, labels = [[np.log(3), 0.0]] * 2, [0, 1]
+    at_label = [1.5 * np.log(4 / 3) - 0.5 * np.log(4), -np.log(4 / 3) + 2 * np.log(4)]
+    step = sigua.reference.step(sigua.sigua_bc(T, gamma=0.5), logits, labels)
+    np.testing.assert_allclose(step.losses, at_label, rtol=1e-14)
+    assert step.split.good.tolist() == [False, True]
+    assert step.split.bad.tolist() == [True, False]
+    assert step.objective == pytest.approx((at_label[1] - 0.5 * at_label[0]) / 2, rel=1e-14)
+    over_batch = sigua.reference.step(sigua.sigua_bc(T, over="batch"), logits, labels)
+    assert over_batch.split.good.tolist() == [True, True]
+
+
+def test_non_negative_classes_by_hand():
+    """T = [.9 .1; .6 .4] has T^-1 = [4/3 -1/3; -2 3], column sums (-2/3, 8/3).
+
+    p = (1/4, 3/4): l = (ln 4, ln 4/3): sum -2/3 * 1.3863 + 8/3 * .2877 = -.1570, bad, though the
+    corrected loss at label 0 is 4/3 * 1.3863 - 1/3 * .2877 = 1.7525 > 0: "label" says good.
+    p = (3/4, 1/4): sum -2/3 * .2877 + 8/3 * 1.3863 = 3.5050, good.
+    """
+    logits, labels = [[0.0, np.log(3)], [np.log(3), 0.0]], [0, 0]
+    classes = sigua.reference.step(sigua.sigua_bc(FIRES, over="classes"), logits, labels)
+    assert classes.split.good.tolist() == [False, True]
+    assert classes.split.bad.tolist() == [True, False]
+    assert classes.losses[0] == pytest.approx(4 / 3 * np.log(4) - np.log(4 / 3) / 3, rel=1e-14)
+    label = sigua.reference.step(sigua.sigua_bc(FIRES), logits, labels)
+    assert label.split.good.tolist()[0]
+
+
+def test_known_takes_the_masks_as_given_and_needs_them():
+    method = sigua.custom(sigua.Known(), gamma=0.5)
+    masks = measure(method, [4.0, 1.0, 2.0], trusted=[True, False, True])
+    assert masks == ([True, False, True], [False, True, False], (4 - 0.5 + 2) / 3)
+    with pytest.raises(ValueError, match=r"trusted: .*boolean per example.*nothing came.*mask"):
+        sigua.reference.split(method, [1.0])
+
+
+def test_where_good_and_bad_both_hold_good_wins():
+    method = sigua.custom(Both(), gamma=1.0)
+    assert measure(method, [1.0, 3.0]) == ([True, True], [False, False], 2.0)
+
+
+class Curriculum:
+    """A rule of one's own with an integer number that depends on the epoch."""
+
+    def at(self, epoch):
+        return (1 + int(epoch),)
+
+    def split(self, batch, count):
+        good = batch.losses <= batch.smallest(count)
+        return sigua.Split(good, ~good)
+
+
+def test_a_condition_of_ones_own_needs_two_methods_and_no_registration():
+    method = sigua.custom(Curriculum(), gamma=1.0)
+    assert method.at(2) == (1.0, 3)
+    losses = [5.0, 1.0, 3.0, 2.0]
+    for epoch, good in {0: [0, 1, 0, 0], 1.5: [0, 1, 0, 1], 2: [0, 1, 1, 1], 9: [1] * 4}.items():
+        assert measure(method, losses, epoch)[:2] == (good, [not one for one in good])

@@ -1,0 +1,305 @@
+"""The paper's methods by name: values that print, compare, pickle and go through JSON."""
+
+import json
+import pickle
+from dataclasses import FrozenInstanceError, fields
+
+import numpy as np
+import pytest
+
+import sigua
+from sigua import Knots, TransitionMatrix
+
+PAIR = TransitionMatrix.pair(0.45, 10)
+SYMMETRIC = TransitionMatrix.symmetric(0.5, 10)
+FIRES = TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])
+RAMP = Knots([(0, 0.0), (10, 0.25)])
+
+METHODS = [
+    sigua.standard(),
+    sigua.self_teaching(0.5),
+    sigua.self_teaching(0.45, warmup=0, variant="official"),
+    sigua.sigua_sl(0.5, delta=0.15),
+    sigua.sigua_sl(0.5, delta=RAMP, gamma=Knots([(5, 0.0), (6, 0.01)]), warmup=2.5),
+    sigua.sigua_sl(0.2, 0.4, gamma=0, variant="official"),
+    sigua.stop_grad(sigua.sigua_sl(0.5, delta=0.15)),
+    sigua.backward_correction(PAIR),
+    sigua.nn_backward_correction(SYMMETRIC),
+    sigua.nn_backward_correction(FIRES, over="classes"),
+    sigua.sigua_bc(SYMMETRIC, over="batch"),
+    sigua.sigua_bc(FIRES, gamma=RAMP, over="classes"),
+    sigua.forward_correction(FIRES),
+    sigua.custom(sigua.Known(), gamma=0.001),
+    sigua.custom(sigua.AllGood(), correction="forward", T=PAIR),
+    sigua.custom(sigua.SmallLoss(0.5, RAMP, 3, "official"), 0.1, "backward", PAIR, separate=True),
+    sigua.custom(sigua.NonNegative("batch"), RAMP, "backward", SYMMETRIC),
+]
+every_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: repr(method)[:60])
+
+
+@every_method
+def test_a_method_evaluates_back_from_its_repr(method):
+    again = eval(repr(method), vars(sigua))
+    assert again == method
+    assert type(again) is type(method)
+    assert repr(again) == repr(method)
+
+
+@every_method
+def test_a_method_survives_pickle_and_json(method):
+    """Before and after its condition was asked for, in JSON's numbers, strings and lists."""
+    fresh = eval(repr(method), vars(sigua))
+    data = json.loads(json.dumps(fresh.to_dict(), allow_nan=False))
+    assert data["method"] == type(method).__name__
+    for copy in (pickle.loads(pickle.dumps(fresh)), sigua.Method.from_dict(data)):
+        assert copy == method
+        assert hash(copy) == hash(method)
+        assert copy.condition == method.condition
+        assert [copy.at(t) for t in (0, 2.5, 99)] == [method.at(t) for t in (0, 2.5, 99)]
+    used = pickle.loads(pickle.dumps(method))
+    assert repr(used) == repr(method)
+    assert used.to_dict() == method.to_dict()
+
+
+def test_different_methods_are_unequal():
+    for i, method in enumerate(METHODS):
+        assert [method == other for other in METHODS] == [i == j for j in range(len(METHODS))]
+    assert sigua.self_teaching(0.5) != sigua.SmallLoss(0.5)
+
+
+@every_method
+def test_a_method_is_frozen(method):
+    for name in ["gamma", "new", *(field.name for field in fields(method))]:
+        with pytest.raises(FrozenInstanceError):
+            setattr(method, name, 0.5)
+
+
+def test_a_method_prints_as_written():
+    assert repr(sigua.sigua_sl(noise_rate=0.5, delta=0.15, gamma=0.01)) == (
+        "sigua_sl(noise_rate=0.5, delta=0.15, gamma=0.01, warmup=10, variant='paper')"
+    )
+    assert repr(sigua.sigua_bc(SYMMETRIC)) == (
+        "sigua_bc(T=TransitionMatrix.symmetric(0.5, 10), gamma=1.0, over='label')"
+    )
+
+
+def test_numbers_from_numpy_print_and_store_as_plain_ones():
+    method = sigua.sigua_sl(np.float32(0.5), np.float64(0.25), warmup=np.int64(5))
+    assert repr(method) == repr(sigua.sigua_sl(0.5, 0.25, warmup=5))
+    assert json.loads(json.dumps(method.to_dict())) == method.to_dict()
+
+
+def test_numbers_from_numpy_in_a_condition_print_and_store_as_plain_ones():
+    condition = sigua.SmallLoss(np.float32(0.5), np.float64(0.25), warmup=np.int64(5))
+    assert repr(condition) == repr(sigua.SmallLoss(0.5, 0.25, warmup=5))
+    method = sigua.custom(condition)
+    assert json.loads(json.dumps(method.to_dict())) == method.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("method", "condition", "gamma", "correction", "separate"),
+    [
+        (sigua.standard(), sigua.AllGood(), 0, "none", False),
+        (sigua.self_teaching(0.5, 3), sigua.SmallLoss(0.5, 0, 3), 0, "none", False),
+        (sigua.sigua_sl(0.5, 0.1), sigua.SmallLoss(0.5, 0.1, 10), 0.01, "none", False),
+        (
+            sigua.sigua_sl(0.5, 0.1, variant="official"),
+            sigua.SmallLoss(0.5, 0.1, variant="official"),
+            0.01,
+            "none",
+            True,
+        ),
+        (sigua.backward_correction(PAIR), sigua.AllGood(), 0, "backward", False),
+        (sigua.nn_backward_correction(PAIR), sigua.NonNegative("label"), 0, "backward", False),
+        (sigua.sigua_bc(PAIR), sigua.NonNegative("label"), 1, "backward", False),
+        (sigua.forward_correction(PAIR), sigua.AllGood(), 0, "forward", False),
+    ],
+)
+def test_each_name_is_the_papers_combination_of_parts(
+    method, condition, gamma, correction, separate
+):
+    assert isinstance(method, sigua.Method)
+    assert method.condition == condition
+    assert (method.gamma, method.correction, method.separate) == (gamma, correction, separate)
+    assert method.T is (None if correction == "none" else PAIR)
+
+
+def without_horizon(*numbers):
+    """Return a condition of one's own that says nothing about its schedule."""
+
+    class Own:
+        def at(self, epoch):
+            return numbers
+
+        def split(self, batch, *numbers):
+            return sigua.Split(batch.losses <= 1, batch.losses > 1)
+
+    return Own()
+
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("method", "epoch"),
+    [
+        (sigua.standard(), 0),
+        (sigua.self_teaching(0.5), 10),
+        (sigua.self_teaching(0.5, warmup=0), 0),
+        (sigua.self_teaching(0.0), 0),
+        (sigua.sigua_sl(0.5, delta=0.1, warmup=2.5), 2.5),
+        (sigua.sigua_sl(0.5, delta=RAMP, warmup=3), 10),
+        (sigua.sigua_sl(0.5, delta=RAMP, gamma=Knots([(7, 0), (12, 1)])), 12),
+        (sigua.sigua_sl(0.5, delta=lambda t: 0.1), INF),
+        (sigua.sigua_bc(PAIR), 0),
+        (sigua.sigua_bc(PAIR, gamma=RAMP), 10),
+        (sigua.sigua_bc(PAIR, gamma=lambda t: 0.5), INF),
+        (sigua.custom(sigua.Known(), gamma=0.5), 0),
+        (sigua.custom(sigua.SmallLoss(0.5)), 10),
+        (sigua.custom(without_horizon()), 0),
+        (sigua.custom(without_horizon(0.5)), INF),
+    ],
+)
+def test_a_method_knows_from_which_epoch_on_nothing_changes(method, epoch):
+    assert method.horizon == epoch
+    if 0 < epoch < INF:
+        assert method.at(epoch) == method.at(epoch + 0.5) == method.at(1000)
+        assert method.at(epoch) != method.at(epoch - 0.5)
+
+
+def test_stop_grad_sets_gamma_to_zero_and_leaves_the_rest():
+    method = sigua.sigua_sl(0.5, delta=RAMP, gamma=0.01, warmup=3)
+    assert sigua.stop_grad(method) == sigua.sigua_sl(0.5, delta=RAMP, gamma=0.0, warmup=3)
+    assert method.gamma == 0.01
+    assert sigua.stop_grad(sigua.sigua_bc(PAIR)) == sigua.sigua_bc(PAIR, gamma=0.0)
+    assert sigua.stop_grad(sigua.custom(sigua.Known(), 1)) == sigua.custom(sigua.Known(), 0)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        sigua.standard(),
+        sigua.self_teaching(0.5),
+        sigua.backward_correction(PAIR),
+        sigua.nn_backward_correction(PAIR),
+        sigua.forward_correction(PAIR),
+    ],
+)
+def test_stop_grad_of_a_method_that_climbs_on_nobody_is_refused(method):
+    with pytest.raises(ValueError, match=r"^method: must have a gamma, but .* came; it climbs on"):
+        sigua.stop_grad(method)
+
+
+NOT_RATES = [1, 1.5, -0.01, float("nan"), float("inf"), "0.5", None, True, [0.5]]
+NOT_SHARES = [1.01, -0.01, float("nan"), float("inf"), "0.5", None, True, [0.5]]
+NOT_TIMES = [-1, float("nan"), float("inf"), "10", None, True]
+NOT_MATRICES = [PAIR.rows.tolist(), PAIR.rows, None, 0.5]
+
+
+@pytest.mark.parametrize("rate", NOT_RATES)
+@pytest.mark.parametrize(
+    "make",
+    [sigua.self_teaching, sigua.SmallLoss, lambda rate: sigua.sigua_sl(rate, delta=0.1)],
+)
+def test_a_noise_rate_outside_zero_to_one_is_refused(make, rate):
+    with pytest.raises(ValueError, match=r"^noise_rate: must be a number in \[0, 1\), but .* came"):
+        make(rate)
+
+
+@pytest.mark.parametrize("share", NOT_SHARES)
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("delta", lambda share: sigua.sigua_sl(0.5, delta=share)),
+        ("delta", lambda share: sigua.SmallLoss(0.5, delta=share)),
+        ("gamma", lambda share: sigua.sigua_sl(0.5, 0.1, gamma=share)),
+        ("gamma", lambda share: sigua.sigua_bc(PAIR, gamma=share)),
+        ("gamma", lambda share: sigua.custom(sigua.Known(), gamma=share)),
+    ],
+)
+def test_a_delta_or_gamma_outside_zero_to_one_is_refused(name, make, share):
+    with pytest.raises(ValueError, match=rf"^{name}: must be a number in \[0, 1\], but .* came"):
+        make(share)
+
+
+@pytest.mark.parametrize("warmup", NOT_TIMES)
+@pytest.mark.parametrize("make", [sigua.self_teaching, sigua.SmallLoss])
+def test_a_warm_up_that_is_no_number_of_epochs_is_refused(make, warmup):
+    with pytest.raises(ValueError, match=r"^warmup: must be a number in \[0, inf\), but .* came"):
+        make(0.5, warmup=warmup)
+
+
+@pytest.mark.parametrize("T", NOT_MATRICES)
+@pytest.mark.parametrize(
+    "make",
+    [
+        sigua.backward_correction,
+        sigua.nn_backward_correction,
+        sigua.sigua_bc,
+        sigua.forward_correction,
+        lambda T: sigua.custom(sigua.AllGood(), correction="forward", T=T),
+    ],
+)
+def test_anything_but_a_transition_matrix_is_refused(make, T):
+    with pytest.raises(ValueError, match=r"^T: must be a TransitionMatrix, but a .* came; wrap it"):
+        make(T)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sigua.sigua_bc(PAIR, over="x"), "over: .*'label', 'classes', 'batch', but 'x'"),
+        (lambda: sigua.nn_backward_correction(PAIR, over=None), "over: .*'batch', but None came"),
+        (lambda: sigua.NonNegative("sum"), "over: must be one of .*, but 'sum' came"),
+        (lambda: sigua.self_teaching(0.5, variant="x"), "variant: .*'paper', 'official', but 'x'"),
+        (lambda: sigua.sigua_sl(0.5, 0.1, variant=1), "variant: must be one of .*, but 1 came"),
+        (lambda: sigua.custom(sigua.Known(), correction="x"), "correction: .*'forward', but 'x'"),
+        (lambda: sigua.custom(sigua.NonNegative()), "condition: .*'none' came.*backward"),
+        (
+            lambda: sigua.custom(sigua.NonNegative(), 0.5, "forward", PAIR),
+            "condition: NonNegative judges a backward-corrected loss, but 'forward' came",
+        ),
+        (lambda: sigua.Method.from_dict({"method": "x"}), "method: must be one of .*but 'x' came"),
+        (lambda: sigua.Method.from_dict({}), "method: must be one of .*but None came"),
+    ],
+)
+def test_an_unknown_word_or_combination_is_refused(make, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        (sigua.sigua_sl(0.5, delta=lambda t: 0.1), "delta"),
+        (sigua.sigua_bc(PAIR, gamma=lambda t: 0.1), "gamma"),
+        (sigua.custom(sigua.SmallLoss(0.5, delta=abs)), "delta"),
+        (sigua.custom(without_horizon()), "condition"),
+    ],
+)
+def test_functions_and_conditions_of_ones_own_are_no_data(method, name):
+    with pytest.raises(ValueError, match=f"^{name}: must be data, but .*Knots"):
+        method.to_dict()
+
+
+@pytest.mark.parametrize("T", [SYMMETRIC, PAIR, TransitionMatrix(SYMMETRIC.rows)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda T: sigua.sigua_bc(T, over="classes"),
+        lambda T: sigua.nn_backward_correction(T, over="classes"),
+        lambda T: sigua.custom(sigua.NonNegative("classes"), 1.0, "backward", T),
+    ],
+)
+def test_classes_warns_once_and_where_it_was_written_that_it_can_never_fire(make, T):
+    with pytest.warns(UserWarning, match="over='classes': .*can never be negative") as caught:
+        make(T)
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_no_warning_where_the_rule_can_fire_or_another_is_asked():
+    """Warnings are errors in this suite."""
+    sigua.sigua_bc(FIRES, over="classes")
+    sigua.nn_backward_correction(FIRES, over="classes")
+    for over in ("label", "batch"):
+        sigua.sigua_bc(SYMMETRIC, over=over)

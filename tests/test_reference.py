@@ -1,0 +1,235 @@
+"""The executable spec against hand-worked arrays, golden vectors and finite differences."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sigua
+from sigua import TransitionMatrix, reference
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "backward.json").read_text())
+LN = np.log
+T = TransitionMatrix([[0.8, 0.2], [0.4, 0.6]])
+CLOSE = {"rtol": 1e-12, "atol": 1e-12}
+
+
+@pytest.mark.parametrize("vector", GOLDEN, ids=lambda v: f"{v['name']}-{v['over']}")
+def test_golden_vectors_of_backward_correction(vector):
+    T = TransitionMatrix(vector["transition"])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="over='classes'")
+        method = sigua.sigua_bc(T, vector["gamma"], vector["over"])
+    step = reference.step(method, vector["logits"], vector["labels"])
+    corrected = reference.backward_corrected(vector["logits"], T)
+    np.testing.assert_allclose(corrected, vector["corrected"], **CLOSE)
+    np.testing.assert_allclose(step.losses, vector["at_label"], **CLOSE)
+    assert step.split.good.tolist() == vector["good"]
+    assert step.split.bad.tolist() == [not good for good in vector["good"]]
+    np.testing.assert_allclose(step.objective, vector["objective"], **CLOSE)
+    np.testing.assert_allclose(step.gradient, vector["gradient"], **CLOSE)
+
+
+def test_the_golden_vectors_know_good_and_bad_for_every_rule():
+    seen = {(vector["over"], good) for vector in GOLDEN for good in vector["good"]}
+    assert seen == {
+        (over, good) for over in ("label", "classes", "batch") for good in (True, False)
+    }
+
+
+def test_cross_entropy_by_hand():
+    """Logits (ln 3, 0) are p = (3/4, 1/4), whatever is added to them."""
+    logits = [[LN(3), 0.0], [LN(3) + 50, 50.0]]
+    expected = [[LN(4 / 3), LN(4)]] * 2
+    np.testing.assert_allclose(reference.every_class(logits), expected, rtol=1e-13)
+    np.testing.assert_allclose(reference.log_softmax(logits), np.negative(expected), rtol=1e-13)
+    np.testing.assert_allclose(reference.cross_entropy(logits, [1, 0]), [LN(4), LN(4 / 3)], 1e-13)
+
+
+def test_cross_entropy_of_large_logits_does_not_overflow():
+    assert reference.every_class([[1000.0, 0.0]]).tolist() == [[0.0, 1000.0]]
+
+
+def test_corrected_losses_by_hand():
+    """With p = (3/4, 1/4), T^-1 = [1.5 -.5; -1 2]; T'p = (.75 * .8 + .25 * .4, .3) = (.7, .3)."""
+    logits, first, second = [[LN(3), 0.0]], LN(4 / 3), LN(4)
+    backward = [[1.5 * first - 0.5 * second, -first + 2 * second]]
+    np.testing.assert_allclose(reference.backward_corrected(logits, T), backward, rtol=1e-14)
+    forward = [[-LN(0.7), -LN(0.3)]]
+    np.testing.assert_allclose(reference.forward_corrected(logits, T), forward, rtol=1e-14)
+
+
+def test_the_corrected_loss_is_unbiased():
+    """Its mean over the observed labels of a class is the plain loss: T (T^-1 l) = l (Eq. 9)."""
+    logits = np.random.default_rng(0).normal(0, 3, (50, 10))
+    for matrix in (TransitionMatrix.pair(0.45, 10), TransitionMatrix.symmetric(0.5, 10)):
+        mean = reference.backward_corrected(logits, matrix) @ matrix.rows.T
+        np.testing.assert_allclose(mean, reference.every_class(logits), rtol=1e-12, atol=1e-12)
+
+
+def test_a_step_of_standard_training_by_hand():
+    """With p = (3/4, 1/4) at both: losses ln 4/3 and ln 4, and the gradient (p - onehot) / 2."""
+    step = reference.step(sigua.standard(), [[LN(3), 0.0]] * 2, [0, 1])
+    assert step.objective == pytest.approx((LN(4 / 3) + LN(4)) / 2, rel=1e-14)
+    gradient = [[-0.125, 0.125], [0.375, -0.375]]
+    np.testing.assert_allclose(step.gradient, gradient, rtol=1e-14)
+
+
+def test_a_step_of_sigua_by_hand():
+    """Of 3, n rho = .75: good with no smaller loss; n (rho + delta) = 1.5: bad with one.
+
+    p at the label is 3/4 (good), 1/2 (bad), 1/4 (neither): the objective is
+    (ln 4/3 - .5 ln 2) / 3 and the gradient (p - onehot) * (1, -.5, 0) / 3.
+    """
+    method = sigua.sigua_sl(0.75, delta=0.25, gamma=0.5, warmup=2)
+    step = reference.step(method, [[LN(3), 0.0], [0.0, 0.0], [LN(3), 0.0]], [0, 0, 1], epoch=2)
+    assert step.split.good.tolist() == [True, False, False]
+    assert step.split.bad.tolist() == [False, True, False]
+    assert step.objective == pytest.approx((LN(4 / 3) - 0.5 * LN(2)) / 3, rel=1e-14)
+    gradient = np.array([[-0.25, 0.25], [0.25, -0.25], [0, 0]]) / 3
+    np.testing.assert_allclose(step.gradient, gradient, rtol=1e-14)
+
+
+PAIR, FIRES = (
+    TransitionMatrix.pair(0.3, 3),
+    TransitionMatrix([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]]),
+)
+DIFFERENTIABLE = {
+    "standard": sigua.standard(),
+    "self_teaching": sigua.self_teaching(0.5),
+    "self_teaching official": sigua.self_teaching(0.5, variant="official"),
+    "sigua_sl": sigua.sigua_sl(0.5, delta=0.25, gamma=0.5),
+    "sigua_sl ramp": sigua.sigua_sl(0.9, sigua.Knots([(0, 0), (10, 0.5)]), lambda t: t / 20),
+    "sigua_sl official": sigua.sigua_sl(0.5, delta=0.5, gamma=0.5, variant="official"),
+    "stop_grad": sigua.stop_grad(sigua.sigua_sl(0.5, delta=0.25)),
+    "backward": sigua.backward_correction(FIRES),
+    "forward": sigua.forward_correction(PAIR),
+    "forward dense": sigua.forward_correction(FIRES),
+    "nn_backward": sigua.nn_backward_correction(PAIR),
+    "sigua_bc": sigua.sigua_bc(PAIR, gamma=0.5),
+    "sigua_bc symmetric": sigua.sigua_bc(TransitionMatrix.symmetric(0.5, 3)),
+    "sigua_bc classes": sigua.sigua_bc(FIRES, gamma=0.5, over="classes"),
+    "sigua_bc batch": sigua.sigua_bc(FIRES, gamma=0.5, over="batch"),
+    "known": sigua.custom(sigua.Known(), gamma=0.25),
+    "small loss on forward": sigua.custom(sigua.SmallLoss(0.5, 0.25), 0.5, "forward", FIRES),
+    "small loss on backward": sigua.custom(sigua.SmallLoss(0.5, 0.25), 0.5, "backward", FIRES),
+}
+
+
+def slope(value, at, h=1e-3):
+    """Return the central difference of fourth order: its error is about h^4 and eps / h."""
+    near = value(at + h) - value(at - h)
+    far = value(at + 2 * h) - value(at - 2 * h)
+    return (8 * near - far) / (12 * h)
+
+
+@pytest.mark.parametrize("epoch", [0, 5, 12.5])
+@pytest.mark.parametrize("method", DIFFERENTIABLE.values(), ids=DIFFERENTIABLE)
+def test_the_closed_form_gradient_equals_finite_differences(method, epoch):
+    """Of the objective, in each logit; the masks stay what they are in so small a neighbourhood."""
+    rng = np.random.default_rng(3)
+    logits, labels = rng.normal(0, 2, (8, 3)), rng.integers(0, 3, 8)
+    trusted = rng.random(8) < 0.5
+    step = reference.step(method, logits, labels, epoch, trusted=trusted)
+
+    def value(changed, i, j):
+        moved = logits.copy()
+        moved[i, j] = changed
+        there = reference.step(method, moved, labels, epoch, trusted=trusted)
+        assert np.array_equal(there.split, step.split)
+        return there.objective
+
+    numeric = [
+        [slope(lambda x, i=i, j=j: value(x, i, j), logits[i, j]) for j in range(3)]
+        for i in range(8)
+    ]
+    np.testing.assert_allclose(step.gradient, numeric, rtol=0, atol=1e-11)
+
+
+def test_the_finite_differences_meet_good_bad_and_neither():
+    """For the batch above, so that the agreement says something about every sign."""
+    rng = np.random.default_rng(3)
+    logits, labels = rng.normal(0, 2, (8, 3)), rng.integers(0, 3, 8)
+    climbing = ["sigua_sl", "sigua_sl official", "sigua_bc", "sigua_bc classes"]
+    for name in climbing:
+        good, bad = reference.step(DIFFERENTIABLE[name], logits, labels, 12.5).split
+        assert good.any(), name
+        assert bad.any(), name
+    assert not (good | bad).all() or name.startswith("sigua_bc")
+
+
+def test_an_infinite_loss_moves_nothing():
+    """Cross-entropy is +inf where the label's logit is -inf; the other example counts as ever."""
+    logits, labels = [[LN(3), 0.0], [0.0, -np.inf]], [1, 1]
+    for method in (sigua.standard(), sigua.self_teaching(0.5), sigua.sigua_sl(0.5, 0.5, 1.0)):
+        step = reference.step(method, logits, labels, epoch=0)
+        assert step.losses[1] == np.inf
+        assert [mask[1] for mask in step.split] == [False, False]
+        assert step.objective == pytest.approx(LN(4) / 2, rel=1e-14)
+        np.testing.assert_allclose(step.gradient, [[0.375, -0.375], [0, 0]], rtol=1e-14)
+
+
+def test_a_nan_reaches_the_objective():
+    step = reference.step(sigua.self_teaching(0.5), [[np.nan, 0.0], [0.0, 0.0]], [0, 0], epoch=10)
+    assert np.isnan(step.objective)
+    assert step.split.good.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("method", DIFFERENTIABLE.values(), ids=DIFFERENTIABLE)
+def test_an_empty_batch_is_a_step_of_nothing(method):
+    step = reference.step(method, np.zeros((0, 3)), np.zeros(0, int), trusted=np.zeros(0, bool))
+    assert step.objective == 0.0
+    assert step.gradient.shape == (0, 3)
+    assert [mask.shape for mask in step.split] == [(0,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("method", "labels", "message"),
+    [
+        (sigua.standard(), [0, 2], r"^labels: must lie in \[0, 2\), but labels\[1\] is 2"),
+        (sigua.standard(), [-1, 0], r"^labels: must lie in \[0, 2\), but labels\[0\] is -1"),
+        (sigua.standard(), [0.0, 1.0], "^labels: must be integers"),
+        (sigua.standard(), [[0], [1]], "^labels: must be integers"),
+        (sigua.backward_correction(PAIR), [0, 1], "^T: .*T has 3 and the logits have 2"),
+        (sigua.forward_correction(PAIR), [0, 1], "^T: .*T has 3 and the logits have 2"),
+        (sigua.custom(sigua.Known()), [0, 1], "^trusted: .*nothing came"),
+    ],
+)
+def test_labels_or_a_matrix_that_do_not_fit_are_refused(method, labels, message):
+    with pytest.raises(ValueError, match=message):
+        reference.step(method, np.zeros((2, 2)), labels)
+
+
+def test_what_a_rule_may_ask_about_a_batch():
+    batch = reference.Batch(np.array([2.0, -1.0, np.inf, 2.0]))
+    assert [batch.smallest(count) for count in range(7)] == [-np.inf, -1, 2, 2, *[np.inf] * 3]
+    assert batch.mean() == 0.75
+    assert batch.size == 4
+    assert batch.trusted is None
+
+
+def test_signed_weights_by_hand():
+    """Good 1, bad -gamma, neither 0; apart: n / 2 good, -gamma n / 1 bad; good wins over bad."""
+    split = sigua.Split(np.array([1, 0, 1, 0], bool), np.array([1, 1, 0, 0], bool))
+    assert sigua.signed_weights(split, 0.25).tolist() == [1, -0.25, 1, 0]
+    assert sigua.signed_weights(split, 0.25, separate=True).tolist() == [2, -1, 2, 0]
+    nobody = sigua.Split(np.zeros(2, bool), np.zeros(2, bool))
+    assert sigua.signed_weights(nobody, 0.25, separate=True).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("gamma", [0, 1, 0.5])
+def test_signed_weights_are_float64_for_any_number(gamma):
+    split = sigua.Split(np.array([True, False]), np.array([False, True]))
+    assert sigua.signed_weights(split, gamma).dtype == np.float64
+    assert sigua.signed_weights(split, gamma, separate=True).dtype == np.float64
+
+
+def test_objective_by_hand():
+    weights = np.array([1.0, -0.5, 0.0])
+    assert sigua.objective([3.0, 2.0, 9.0], weights) == 2 / 3
+    assert sigua.objective([3.0, 2.0, 9.0], weights, denominator=4) == 0.5
+    assert sigua.objective([3.0, np.inf, np.inf], weights) == 1.0
+    assert np.isnan(sigua.objective([3.0, 2.0, np.nan], weights))
+    assert sigua.objective([], []) == 0.0

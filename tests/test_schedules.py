@@ -1,0 +1,154 @@
+"""Schedules, and rates that become counts: checked against exact fractions."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sigua
+
+BILLION = 10**9
+
+
+def exact_rho(eps: Fraction, t: Fraction, T_k: int) -> Fraction:
+    """Eq. 4 in fractions; T_k = 0 means no warm-up."""
+    return 1 - eps * (min(t / T_k, Fraction(1)) if T_k else 1)
+
+
+def epochs(T_k: int) -> set[Fraction]:
+    """Whole epochs, and fractional ones as step / steps_per_epoch, up to and past the warm-up."""
+    whole = {Fraction(t) for t in range(T_k + 2)}
+    steps = [(i, n) for n in (7, 48, 391) for i in range(1, T_k * n, max(1, T_k * n // 6))]
+    return whole | {Fraction(i, n) for i, n in steps}
+
+
+# (the rate as the library computes it, the rate as it should be), some 19,000 of them
+RATES = [
+    (sigua.keep_rate(float(t), eps / 100, T_k), exact_rho(Fraction(eps, 100), t, T_k))
+    for T_k in (0, 1, 2, 3, 5, 7, 10, 15)
+    for t in sorted(epochs(T_k))
+    for eps in range(100)
+]
+SIZES = np.array([*range(513), 600, 625, 640, 768, 800, 1000, 1024, 1250, 1500, 2000, 2048, 4096])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_counts_from_arrays_equal_exact_fractions(dtype):
+    """Ten million cases of (n, eps, t, T_k), in the integers of the array that came."""
+    sizes = SIZES.astype(dtype)
+    for rate, rho in RATES:
+        counts = sigua.rate_to_count(sizes, sigua.rate_to_parts(rate))
+        assert counts.dtype == dtype
+        assert np.array_equal(counts, SIZES * rho.numerator // rho.denominator), (rate, rho)
+
+
+def test_counts_from_python_integers_equal_exact_fractions():
+    for rate, rho in RATES:
+        parts = sigua.rate_to_parts(rate)
+        for n in (1, 7, 64, 100, 125, 128, 1000, 4096):
+            assert sigua.rate_to_count(n, parts) == n * rho // 1, (n, rho)
+
+
+def test_the_grid_has_cases_that_floating_point_alone_gets_wrong():
+    wrong = sum(
+        np.count_nonzero(np.floor(SIZES * rate) != SIZES * rho.numerator // rho.denominator)
+        for rate, rho in RATES[::10]
+    )
+    assert wrong > 100
+
+
+@pytest.mark.parametrize(("n", "rate", "count"), [(100, 0.29, 29), (125, 0.92, 115), (3, 2 / 3, 2)])
+def test_everyday_rates_are_not_off_by_one(n, rate, count):
+    parts = sigua.rate_to_parts(rate)
+    assert sigua.rate_to_count(n, parts) == count
+    assert sigua.rate_to_count(np.int32(n), np.int32(parts)) == count
+    eps = 1 - Fraction(count, n)  # the same rate, reached at the end of a warm-up
+    assert sigua.rate_to_count(n, sigua.rate_to_parts(sigua.keep_rate(10, float(eps)))) == count
+
+
+def test_hundredths_are_whole_parts_and_other_rates_are_rounded_up():
+    """1 - 0.71 is 0.29000000000000004: a hair above, and no part more for it."""
+    for percent in range(101):
+        assert sigua.rate_to_parts(percent / 100) == percent * 10**7
+        assert sigua.rate_to_parts(1 - percent / 100) == (100 - percent) * 10**7
+    assert sigua.rate_to_parts(1 / 3) == 333_333_334
+
+
+@given(n=st.integers(0, 10**12), parts=st.integers(0, BILLION))
+@settings(deadline=None, database=None)
+def test_long_division_is_the_floor_of_the_product(n, parts):
+    assert sigua.rate_to_count(n, parts) == n * parts // BILLION
+
+
+def test_32_bit_integers_are_exact_up_to_two_million_examples():
+    n = 2_145_000
+    parts = [0, 1, 999, 1000, 999_999, 1_000_000, 500_000_001, 999_000_999, BILLION - 1, BILLION]
+    counts = sigua.rate_to_count(np.int32(n), np.array(parts, dtype=np.int32))
+    assert counts.dtype == np.int32
+    assert counts.tolist() == [n * part // BILLION for part in parts]
+
+
+def test_keep_rate_falls_from_one_to_one_minus_eps_in_the_warm_up():
+    """Eq. 4 by hand: eps = 0.5, T_k = 4; a quarter of an epoch drops 0.5 / 16."""
+    at = {0: 1.0, 0.25: 0.96875, 1: 0.875, 2: 0.75, 4: 0.5, 4.25: 0.5, 200: 0.5}
+    assert {t: sigua.keep_rate(t, 0.5, 4) for t in at} == at
+
+
+def test_without_warm_up_the_rate_is_final_from_the_first_epoch():
+    assert [sigua.keep_rate(t, 0.25, warmup=0) for t in (0, 0.5, 7)] == [0.75] * 3
+    assert sigua.self_teaching(0.25, warmup=0).at(0)[1] == BILLION * 3 // 4
+
+
+def test_knots_are_linear_between_and_constant_outside():
+    ramp = sigua.Knots([(2, 1.0), (4, 0.5), (8, 0.75)])
+    at = {0: 1.0, 2: 1.0, 3: 0.75, 4: 0.5, 5: 0.5625, 8: 0.75, 9: 0.75}
+    assert {t: ramp(t) for t in at} == at
+    assert [sigua.Knots([(3, 0.25)])(t) for t in (0, 3, 9)] == [0.25] * 3
+
+
+def test_knots_are_values():
+    ramp = sigua.Knots([(0, 0), (10, 1)])
+    assert ramp == sigua.Knots(((0.0, 0.0), (10.0, 1.0)))
+    assert hash(ramp) == hash(sigua.Knots(((0.0, 0.0), (10.0, 1.0))))
+    assert ramp != sigua.Knots([(0, 0), (10, 0.5)])
+    assert eval(repr(ramp), vars(sigua)) == ramp
+
+
+@pytest.mark.parametrize("points", [[], [(1, 0.0), (0, 1.0)], [(1, 0.0), (1, 1.0)]])
+def test_knots_that_do_not_increase_are_refused(points):
+    with pytest.raises(ValueError, match=r"points: epochs must increase, but \[.*\] came; "):
+        sigua.Knots(points)
+
+
+def test_delta_and_gamma_may_be_functions_of_the_epoch():
+    """rho(5) = 0.75 and delta(5) = 0.1; from epoch 10 on 0.5 and 0.2; the sum stops at 1."""
+    ramp = sigua.Knots([(0, 0.0), (10, 0.2)])
+    method = sigua.sigua_sl(0.5, delta=ramp, gamma=lambda t: 1 / (1 + t))
+    assert method.at(0) == (1.0, BILLION, BILLION)
+    assert method.at(5) == (1 / 6, 750_000_000, 850_000_000)
+    assert method.at(12) == (1 / 13, 500_000_000, 700_000_000)
+    assert sigua.sigua_sl(0.25, delta=0.75, warmup=0).at(0)[2] == BILLION
+    assert sigua.sigua_sl(0.25, delta=0.9, warmup=0).at(0)[2] == BILLION
+
+
+def test_delta_of_the_official_variant_is_a_share_of_its_own():
+    assert sigua.sigua_sl(0.5, 0.25, variant="official").at(10)[1:] == (500_000_000, 250_000_000)
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1, float("nan"), None, "0.1", True])
+@pytest.mark.parametrize("name", ["delta", "gamma"])
+def test_a_schedule_that_leaves_its_range_is_refused_when_it_does(name, value):
+    """Epoch 2 is in range, epoch 3 is not: the sentence names the argument and the epoch."""
+    schedules = {"delta": 0.1, "gamma": 0.1, name: lambda t: 0.5 if t < 3 else value}
+    method = sigua.sigua_sl(0.5, **schedules)
+    method.at(2)
+    with pytest.raises(ValueError, match=rf"^{name}: must be a number in \[0, 1\].*epoch 3"):
+        method.at(3)
+
+
+@pytest.mark.parametrize("epoch", [-1, -0.001, float("nan"), "1", None])
+def test_an_epoch_that_is_not_a_time_is_refused(epoch):
+    with pytest.raises(ValueError, match=r"^epoch: must be a number in .* count epochs from 0"):
+        sigua.self_teaching(0.5).at(epoch)

@@ -1,0 +1,246 @@
+"""Label transition matrices: what they hold, what they refuse, and the closed forms."""
+
+import json
+import pickle
+import tracemalloc
+from copy import deepcopy
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sigua
+from sigua import TransitionMatrix
+
+EPS = np.finfo(np.float64).eps
+ROWS = [[0.75, 0.25, 0.0], [0.125, 0.75, 0.125], [0.5, 0.0, 0.5]]
+SYMMETRIC = [(0.0, 2), (0.2, 2), (0.99, 2), (0.5, 3), (0.2, 10), (0.5, 10), (0.95, 10), (0.3, 101)]
+MATRICES = [
+    *(TransitionMatrix.symmetric(*arguments) for arguments in SYMMETRIC),
+    *(TransitionMatrix.pair(*arguments) for arguments in [(0.0, 4), (0.45, 10), (0.5, 3)]),
+    TransitionMatrix(ROWS),
+    TransitionMatrix.from_cleanlab([[0.9, 0.4], [0.1, 0.6]]),
+    TransitionMatrix(np.array([[0.1, 0.9], [1 / 3, 2 / 3]], dtype=np.float32)),
+]
+every_matrix = pytest.mark.parametrize("T", MATRICES, ids=lambda T: repr(T)[:40])
+
+
+def test_symmetric_shares_the_noise_among_the_other_classes():
+    rows = TransitionMatrix.symmetric(0.5, 5).rows
+    assert rows.tolist() == (np.eye(5) * 0.375 + 0.125).tolist()
+
+
+def test_pair_flips_to_the_next_class_and_the_last_to_the_first():
+    rows = TransitionMatrix.pair(0.25, 4).rows.tolist()
+    assert rows == [[0.75, 0.25, 0, 0], [0, 0.75, 0.25, 0], [0, 0, 0.75, 0.25], [0.25, 0, 0, 0.75]]
+
+
+def test_rows_are_kept_as_given():
+    T = TransitionMatrix(ROWS)
+    assert T.rows.tolist() == ROWS
+    assert T.num_classes == 3
+    assert T.flip_rate is None
+
+
+def test_cleanlab_gives_the_transpose():
+    """There noise_matrix[given, true] has columns that sum to 1; here T[true, given] has rows."""
+    assert TransitionMatrix.from_cleanlab(np.transpose(ROWS)) == TransitionMatrix(ROWS)
+
+
+@every_matrix
+def test_what_a_matrix_says_of_itself_is_true(T):
+    assert T.rows.shape == T.inverse.shape == (T.num_classes, T.num_classes)
+    assert T.rows.dtype == T.inverse.dtype == T.inverse_column_sums.dtype == np.float64
+    assert (T.rows >= 0).all()
+    np.testing.assert_allclose(T.rows.sum(axis=1), 1, rtol=0, atol=2 * T.num_classes * EPS)
+
+
+@every_matrix
+def test_the_inverse_is_the_inverse(T):
+    """From both sides, to a few eps times the condition number."""
+    tolerance = 4 * EPS * np.linalg.cond(T.rows) * T.num_classes
+    identity = np.eye(T.num_classes)
+    np.testing.assert_allclose(T.rows @ T.inverse, identity, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(T.inverse @ T.rows, identity, rtol=0, atol=tolerance)
+    assert T.inverse is T.inverse
+
+
+@pytest.mark.parametrize(("eps", "k"), SYMMETRIC)
+def test_closed_forms_of_symmetric_noise_equal_the_dense_ones(eps, k):
+    """(T^-1 = a I + b 11', 1'T^-1 = 1'), from the same matrix given as rows."""
+    closed = TransitionMatrix.symmetric(eps, k)
+    dense = TransitionMatrix(closed.rows)
+    assert dense.flip_rate is None
+    a, b = closed.inverse_pair
+    tolerance = 8 * EPS * np.linalg.cond(dense.rows) * k
+    np.testing.assert_allclose(a * np.eye(k) + b, dense.inverse, rtol=0, atol=tolerance)
+    sums = closed.inverse_column_sums
+    np.testing.assert_allclose(sums, dense.inverse_column_sums, rtol=0, atol=tolerance * k)
+    np.testing.assert_allclose(sums, dense.inverse.sum(axis=0), rtol=0, atol=tolerance * k)
+
+
+@pytest.mark.parametrize(("eps", "k"), [("1/2", 10), ("1/5", 10), ("9/10", 100), ("1/4", 2)])
+def test_inverse_pair_equals_exact_fractions(eps, k):
+    """On the diagonal 1 - eps, off it o = eps / (k - 1): a = 1 / (1 - eps - o) and b = -o a."""
+    off = Fraction(eps) / (k - 1)
+    a = 1 / (1 - Fraction(eps) - off)
+    expected = float(a), float(-off * a)
+    pair = TransitionMatrix.symmetric(float(Fraction(eps)), k).inverse_pair
+    np.testing.assert_allclose(pair, expected, rtol=32 * EPS)
+
+
+def test_column_sums_of_the_inverse_by_hand():
+    """T = [.9 .1; .6 .4] has determinant .3 and T^-1 = [4/3 -1/3; -2 3]."""
+    T = TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])
+    np.testing.assert_allclose(T.inverse, [[4 / 3, -1 / 3], [-2, 3]], rtol=16 * EPS)
+    np.testing.assert_allclose(T.inverse_column_sums, [-2 / 3, 8 / 3], rtol=16 * EPS)
+
+
+def test_symmetric_noise_never_becomes_an_array_of_k_by_k():
+    """A k x k array of 100,000 classes would take 80 GB; a vector of them takes 0.8 MB."""
+    tracemalloc.start()
+    T = TransitionMatrix.symmetric(0.5, 100_000)
+    assert T.inverse_pair[0] > 1.9
+    assert repr(T) == "TransitionMatrix.symmetric(0.5, 100000)"
+    assert T == pickle.loads(pickle.dumps(T)) == TransitionMatrix.from_dict(T.to_dict())
+    assert hash(T) == hash(TransitionMatrix.symmetric(0.5, 100_000))
+    assert sigua.sigua_bc(T, over="batch").at(0) == (1.0,)
+    with pytest.warns(UserWarning, match="never"):
+        sigua.sigua_bc(T, over="classes")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+REFUSED_ROWS = {
+    "negative": ([[1.1, -0.1], [0.2, 0.8]], r"rows\[0, 1\] is -0\.1.*p\(observed j \| true i\)"),
+    "below rounding": ([[1.0, 0.0], [-1e-7, 1 + 1e-7]], r"rows\[1, 0\] is -1e-07"),
+    "nan": ([[0.5, 0.5], [float("nan"), 1.0]], r"rows\[1, 0\] is nan"),
+    "inf": ([[0.5, 0.5], [0.0, float("inf")]], "row 1 sums to inf"),
+    "counts": ([[9, 1], [2, 8]], "each must sum to 1, but row 0 sums to 10; divide each row"),
+    "row 1": ([[0.9, 0.1], [0.1, 0.8]], "but row 1 sums to 0.9; divide each row"),
+    "just off": ([[0.9, 0.1], [0.2, 0.80001]], "but row 1 sums to 1.00001"),
+    "transposed": ([[0.9, 0.2], [0.1, 0.8]], "row 0 sums to 1.1; .*transposed.*from_cleanlab"),
+    "wide": ([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], r"square matrix, but shape \(2, 3\) came"),
+    "flat": ([0.5, 0.5], r"square matrix, but shape \(2,\) came"),
+    "stack": (np.ones((2, 2, 2)) / 2, r"square matrix, but shape \(2, 2, 2\) came"),
+    "one class": ([[1.0]], r"square matrix, but shape \(1, 1\) came"),
+    "no class": (np.zeros((0, 0)), r"square matrix, but shape \(0, 0\) came"),
+    "singular": ([[0.5, 0.5], [0.5, 0.5]], "invertible .* at most 10000, but .* number is .*; "),
+    "nearly": ([[0.5, 0.5], [0.49995, 0.50005]], r"condition number is 2e\+04; lower the noise"),
+}
+
+
+@pytest.mark.parametrize(("rows", "message"), REFUSED_ROWS.values(), ids=REFUSED_ROWS)
+def test_rows_that_are_no_transition_matrix_are_refused(rows, message):
+    with pytest.raises(ValueError, match=f"^rows: .*{message}"):
+        TransitionMatrix(rows)
+
+
+def test_a_condition_number_just_below_the_bound_is_taken():
+    """[.5 .5; .5-d .5+d] has a condition number of 1/d: 5,000 passes where 20,000 did not."""
+    T = TransitionMatrix([[0.5, 0.5], [0.4998, 0.5002]])
+    assert np.linalg.cond(T.rows) == pytest.approx(5000, rel=1e-3)
+
+
+def test_rows_given_to_from_cleanlab_are_told_to_be_transposed():
+    with pytest.raises(ValueError, match="transposed"):
+        TransitionMatrix.from_cleanlab([[0.9, 0.1], [0.2, 0.8]])
+
+
+BAD_ARGUMENTS = {
+    "rate 1": ((1, 10), r"^noise_rate: must be a number in \[0, 1\), but 1 came"),
+    "rate above": ((1.5, 10), r"^noise_rate: .*\[0, 1\), but 1\.5 came"),
+    "rate below": ((-0.1, 10), r"^noise_rate: .*\[0, 1\), but -0\.1 came"),
+    "rate nan": ((float("nan"), 10), "^noise_rate: .*but nan came"),
+    "rate text": (("0.5", 10), "^noise_rate: .*but '0.5' came"),
+    "rate bool": ((True, 10), "^noise_rate: .*but True came"),
+    "rate None": ((None, 10), "^noise_rate: .*but None came"),
+    "one class": ((0.2, 1), "^num_classes: .*but 1 came"),
+    "no class": ((0.2, -3), "^num_classes: .*but -3 came"),
+    "fraction of a class": ((0.2, 3.5), "^num_classes: .*but 3.5 came"),
+    "inf classes": ((0.2, float("inf")), "^num_classes: .*but inf came"),
+    "nan classes": ((0.2, float("nan")), "^num_classes: .*but nan came"),
+    "text classes": ((0.2, "10"), "^num_classes: .*but '10' came"),
+    "bool classes": ((0.2, True), "^num_classes: .*but True came"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS.values(), ids=BAD_ARGUMENTS)
+@pytest.mark.parametrize("make", [TransitionMatrix.symmetric, TransitionMatrix.pair])
+def test_a_rate_or_a_number_of_classes_that_is_none_is_refused(make, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(*arguments)
+
+
+@pytest.mark.parametrize(("eps", "k"), [(0.9, 10), (0.5, 2), (0.75, 4), (0.90005, 10)])
+def test_symmetric_noise_that_leaves_nothing_to_learn_is_refused(eps, k):
+    """At eps = (k - 1) / k all rows are equal; `inv` would not raise there."""
+    with pytest.raises(ValueError, match=r"^noise_rate: .*condition number is .*lower the noise"):
+        TransitionMatrix.symmetric(eps, k)
+
+
+@pytest.mark.parametrize("k", [2, 4, 10])
+def test_pair_noise_of_one_half_is_refused_for_an_even_number_of_classes(k):
+    with pytest.raises(ValueError, match=r"must be invertible.*condition number is .*lower the"):
+        TransitionMatrix.pair(0.5, k)
+
+
+def test_numbers_from_numpy_are_taken():
+    T = TransitionMatrix.symmetric(np.float32(0.5), np.int64(10))
+    assert TransitionMatrix.symmetric(0.5, 10) == T
+    assert repr(T) == "TransitionMatrix.symmetric(0.5, 10)"
+
+
+def test_tiny_negatives_are_clipped_and_their_rows_renormalised():
+    T = TransitionMatrix([[0.9, 0.1, -1e-9], [0.25, 0.5, 0.25], [0.0, 0.25, 0.75]])
+    assert T.rows[0, 2] == 0
+    assert abs(T.rows[0].sum() - 1) <= EPS
+    assert T.rows[1:].tolist() == [[0.25, 0.5, 0.25], [0.0, 0.25, 0.75]]
+
+
+def test_float32_rows_are_renormalised_in_float64():
+    rows = np.array([[0.1, 0.2, 0.7], [0.3, 0.6, 0.1], [0.05, 0.15, 0.8]], dtype=np.float32)
+    T = TransitionMatrix(rows)
+    assert T.rows.dtype == np.float64
+    np.testing.assert_allclose(T.rows.sum(axis=1), 1, rtol=0, atol=2 * EPS)
+    np.testing.assert_allclose(T.rows, rows, rtol=1e-6)
+
+
+def test_the_callers_array_is_left_alone():
+    rows = np.array([[0.9, 0.1 + 1e-9, -1e-9], [0.2, 0.8, 0], [0, 0.3, 0.7]])
+    before = rows.copy()
+    T = TransitionMatrix(rows)
+    assert np.array_equal(rows, before)
+    assert rows.flags.writeable
+    rows[0] = 0
+    assert T.rows[0, 0] > 0.8
+
+
+@pytest.mark.parametrize("copied", [lambda T: T, deepcopy, lambda T: pickle.loads(pickle.dumps(T))])
+@every_matrix
+def test_its_arrays_are_read_only_and_stay_so_in_a_copy(T, copied):
+    T.inverse  # noqa: B018  # a cached inverse travels with the copy
+    for array in (copied(T).rows, copied(T).inverse):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 0.5
+
+
+@every_matrix
+def test_a_matrix_survives_repr_pickle_and_json(T):
+    evaluated = eval(repr(T), vars(sigua))
+    unpickled = pickle.loads(pickle.dumps(T))
+    loaded = TransitionMatrix.from_dict(json.loads(json.dumps(T.to_dict())))
+    for copy in (evaluated, unpickled, loaded, deepcopy(T)):
+        assert copy == T
+        assert hash(copy) == hash(T)
+        assert np.array_equal(copy.rows, T.rows)
+        assert copy.flip_rate == T.flip_rate
+    assert repr(evaluated) == repr(unpickled) == repr(T)
+
+
+def test_every_two_different_matrices_are_unequal():
+    for i, T in enumerate(MATRICES):
+        assert [other == T for other in MATRICES] == [i == j for j in range(len(MATRICES))]
+    assert T.rows.tolist() != T
+    assert TransitionMatrix.pair(0.25, 3) == TransitionMatrix(TransitionMatrix.pair(0.25, 3).rows)
