@@ -8,6 +8,7 @@ The core is NumPy alone and is the spec; `sigua_torch` and `sigua_keras` train w
 from sigua import reference
 from sigua._method import Method
 from sigua.conditions import AllGood, Batch, Condition, Known, NonNegative, SmallLoss
+from sigua.estimate import estimate_noise_rate, estimate_transition, label_losses
 from sigua.methods import (
     backward_correction,
     custom,
@@ -19,7 +20,13 @@ from sigua.methods import (
     standard,
     stop_grad,
 )
-from sigua.noise import corrupt_labels
+from sigua.noise import (
+    corrupt_labels,
+    corrupt_labels_by_instance,
+    mapped_transition,
+    random_transition,
+    replace_inputs,
+)
 from sigua.objective import Split, objective, signed_weights
 from sigua.schedules import Knots, keep_rate, rate_to_count, rate_to_parts
 from sigua.transition import TransitionMatrix
@@ -39,14 +46,21 @@ __all__ = [
     "TransitionMatrix",
     "backward_correction",
     "corrupt_labels",
+    "corrupt_labels_by_instance",
     "custom",
+    "estimate_noise_rate",
+    "estimate_transition",
     "forward_correction",
     "keep_rate",
+    "label_losses",
+    "mapped_transition",
     "nn_backward_correction",
     "objective",
+    "random_transition",
     "rate_to_count",
     "rate_to_parts",
     "reference",
+    "replace_inputs",
     "self_teaching",
     "signed_weights",
     "sigua_bc",

@@ -79,3 +79,52 @@ def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
         came = f"{name}[{first}] is {array[first]}"
         raise refuse(name, f"must lie in [0, {num_classes})", came, "number the classes from 0")
     return array
+
+
+def probabilities(name: str, value: Any) -> NDArray[np.float64]:
+    """Return probabilities of shape (n, k), k >= 2, as a new float64 array with rows summing to 1.
+
+    A sum may be off by 1e-3, which is float16's softmax, and is divided out.
+
+    Raises:
+        ValueError: another shape, no row, an entry outside [0, 1] or NaN, another sum.
+    """
+    array = np.array(value, dtype=np.float64)
+    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
+        rule = "must have shape (n, k), a row per example and a column per class"
+        raise refuse(name, rule, f"shape {array.shape} came", "give predict_proba's output")
+    sums = array.sum(axis=1)
+    wrong = ~((array >= 0) & (array <= 1 + 1e-3)).all(axis=1) | ~(np.abs(sums - 1) <= 1e-3)
+    if wrong.any():
+        first = int(wrong.argmax())
+        low, high = array[first].min(), array[first].max()
+        came = f"{name}[{first}] sums to {sums[first]:.6g}, with entries from {low:g} to {high:g}"
+        advice = "apply softmax to logits, divide percentages by 100"
+        raise refuse(name, "each row must be probabilities that sum to 1", came, advice)
+    return np.asarray(array / sums[:, None])
+
+
+def losses(name: str, value: Any) -> NDArray[np.float64]:
+    """Return losses of shape (n,) or (epochs, n) as a float64 array; +inf is a loss.
+
+    Raises:
+        ValueError: another shape, no example, a negative loss or NaN.
+    """
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim not in (1, 2) or array.size == 0:
+        rule = "must have shape (n,), or (epochs, n)"
+        raise refuse(name, rule, f"shape {array.shape} came", "give a loss per example")
+    wrong = ~(array >= 0)
+    if wrong.any():
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])
+        came = f"{name}[{', '.join(map(str, first))}] is {array[first]:g}"
+        advice = "give cross-entropies, and one for every example; a NaN is none"
+        raise refuse(name, "must be at least 0", came, advice)
+    return array
+
+
+def same_length(name: str, value: Any, other_name: str, other: Any) -> None:
+    """Raise ValueError unless the two have as many entries."""
+    if len(value) != len(other):
+        came = f"{len(value)} came for {len(other)} of {other_name}"
+        raise refuse(name, f"must have an entry for each of {other_name}", came, "pair them up")

@@ -67,8 +67,11 @@ class Condition(Protocol):
     def at(self, epoch: float) -> tuple[float, ...]:
         """Return the epoch's numbers, always as many. Integers stay exact on every framework."""
 
-    def split(self, batch: Batch, *numbers: Any) -> Split:
-        """Return the masks, from the epoch's numbers as scalars or 0-d tensors; operators only."""
+    def split(self, batch: Batch, *numbers: Any, **_: Any) -> Split:
+        """Return the masks, from the epoch's numbers as scalars or 0-d tensors; operators only.
+
+        To a type checker `*numbers, **_` says "any further parameters"; yours has one per number.
+        """
 
 
 def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:

@@ -1,12 +1,28 @@
-"""Corrupting labels on purpose, to see what a method makes of it."""
+"""Corrupting labels and inputs on purpose, to see what a method makes of it.
+
+Labels are integers of shape (n,). Columns (n, 1) and one-hot rows are refused with a word on how to
+turn them into such: which of the two a matrix is cannot be told for one class.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
+from sigua._noise_matrices import mapped_transition, random_transition
+from sigua.schedules import rate_to_count, rate_to_parts
 from sigua.transition import TransitionMatrix
+
+__all__ = [
+    "corrupt_labels",
+    "corrupt_labels_by_instance",
+    "mapped_transition",
+    "random_transition",
+    "replace_inputs",
+]
 
 
 def corrupt_labels(
@@ -29,10 +45,7 @@ def corrupt_labels(
     >>> corrupt_labels([0, 1, 2, 3], TransitionMatrix.pair(0.0, 4))
     array([0, 1, 2, 3])
     """
-    y = checks.labels("y", y, T.num_classes)
-    if np.iinfo(y.dtype).max < T.num_classes - 1:
-        came = f"{y.dtype} came for {T.num_classes} classes"
-        raise checks.refuse("y", "its dtype must hold every class", came, "use y.astype(int)")
+    y = _labels(y, T.num_classes)
     rng = np.random.default_rng(seed)
     if T.flip_rate is not None:
         flipped = rng.random(len(y)) < T.flip_rate
@@ -43,3 +56,130 @@ def corrupt_labels(
         rows = np.flatnonzero(y == label)
         noisy[rows] = rng.choice(T.num_classes, size=len(rows), p=T.rows[label])
     return noisy
+
+
+def corrupt_labels_by_instance(
+    x: ArrayLike,
+    y: ArrayLike,
+    noise_rate: float,
+    num_classes: int,
+    seed: int | np.random.Generator = 0,
+    *,
+    spread: float = 0.1,
+) -> NDArray[np.integer]:
+    """Return a copy of `y` in which looks decide what is mistaken for what (Xia et al. 2020).
+
+    Each example has a flip rate of its own, normal around `noise_rate` and truncated. To which
+    class it flips is drawn from a softmax over the other classes of x @ W, with a standard normal W
+    of shape (d, k) for each true class: the parts of the input decide. The softmax is the sharper
+    the larger the inputs' norms are, so standardise them.
+
+    The truncation is to the widest interval around `noise_rate` within [0, 1] that has it in the
+    middle, where Xia et al. truncate to [0, 1]: so the mean rate is `noise_rate`, whatever it is.
+
+    Args:
+        x: real and finite, shape (n, ...); flattened to (n, d).
+        y: integers in [0, k), shape (n,); left as it is.
+        noise_rate: share of wrong labels, in [0, 1].
+        num_classes: k >= 2.
+        seed: an integer, or a `numpy.random.Generator` that is advanced.
+        spread: standard deviation of the flip rates before truncation, at least 0.
+
+    Raises:
+        ValueError: as for `corrupt_labels`; inputs that are not finite, or of another length.
+
+    >>> corrupt_labels_by_instance([[1.0, 2.0], [3.0, 4.0]], [1, 0], 0.0, num_classes=3)
+    array([1, 0])
+    """
+    rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share of wrong labels")
+    spread = checks.number("spread", spread, 0, float("inf"), "0 gives all the same rate")
+    y = _labels(y, checks.whole("num_classes", num_classes, 2, "give the number of classes"))
+    x = _inputs(x, y)
+    rng = np.random.default_rng(seed)
+    flipped = rng.random(len(y)) < _truncated_normal(rate, spread, len(y), rng)
+    noisy = y.copy()
+    for label in range(num_classes):
+        weights = rng.standard_normal((x.shape[1], num_classes))
+        rows = np.flatnonzero(flipped & (y == label))
+        scores = x[rows] @ weights
+        scores[:, label] = -np.inf
+        noisy[rows] = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)  # draws from softmax
+    return noisy
+
+
+def replace_inputs(
+    x: ArrayLike, foreign: ArrayLike, noise_rate: float, seed: int | np.random.Generator = 0
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return a copy of `x` with some examples replaced, and which: open-set noise (Section 4).
+
+    Labels stay as they are, and so become wrong: no class is right for a foreign input. As many as
+    floor(n * noise_rate) are replaced, each by another foreign input as long as there are enough.
+
+    Args:
+        x: any array, shape (n, ...); left as it is.
+        foreign: inputs of no class, shape (m, ...), of a dtype that x's can hold.
+        noise_rate: share to replace, in [0, 1].
+        seed: an integer, or a `numpy.random.Generator` that is advanced.
+
+    Returns:
+        The inputs, shape and dtype of `x`, and a boolean mask of shape (n,), True where replaced.
+
+    Raises:
+        ValueError: shapes or dtypes that do not fit, a rate outside [0, 1], nothing foreign.
+
+    >>> replace_inputs([[1], [2], [3]], [[-1], [-2]], 1 / 3)[0].ravel().tolist()
+    [1, 2, -2]
+    """
+    rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share to replace")
+    x, foreign = np.array(x), np.asarray(foreign)
+    if x.ndim == 0 or x.shape[1:] != foreign.shape[1:] or foreign.ndim != x.ndim:
+        came = f"{foreign.shape} came for x of {x.shape}"
+        advice = "resize or crop them"
+        raise checks.refuse("foreign", "each must have the shape of an entry of x", came, advice)
+    if not np.can_cast(foreign.dtype, x.dtype):
+        came = f"{foreign.dtype} came for x of {x.dtype}"
+        raise checks.refuse("foreign", "x's dtype must hold it", came, "use astype on one of them")
+    count = rate_to_count(len(x), rate_to_parts(rate))
+    if count and not len(foreign):
+        raise checks.refuse("foreign", "must have an example", "none came", "give some")
+    rng = np.random.default_rng(seed)
+    replaced = np.zeros(len(x), dtype=bool)
+    replaced[rng.choice(len(x), size=count, replace=False)] = True
+    x[replaced] = foreign[rng.choice(len(foreign), size=count, replace=count > len(foreign))]
+    return x, replaced
+
+
+def _labels(y: ArrayLike, num_classes: int) -> NDArray[Any]:
+    y = checks.labels("y", y, num_classes)
+    if np.iinfo(y.dtype).max < num_classes - 1:
+        came = f"{y.dtype} came for {num_classes} classes"
+        raise checks.refuse("y", "its dtype must hold every class", came, "use y.astype(int)")
+    return y
+
+
+def _inputs(x: ArrayLike, y: NDArray[Any]) -> NDArray[np.float64]:
+    """Return x as (n, d), checked; float64 unless it is another floating dtype."""
+    x = np.asarray(x)
+    x = x if x.dtype.kind == "f" else x.astype(np.float64)
+    checks.same_length("x", np.atleast_1d(x), "y", y)
+    x = x.reshape(len(y), -1) if len(y) else np.zeros((0, 1))
+    wrong = ~np.isfinite(x).all(axis=1)
+    if wrong.any():
+        came = f"x[{int(wrong.argmax())}] is not"
+        raise checks.refuse("x", "must be finite", came, "fill in or drop such examples")
+    return x
+
+
+def _truncated_normal(
+    mean: float, spread: float, size: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return draws from the normal, those off its mean by more than min(mean, 1 - mean) redrawn."""
+    reach = min(mean, 1 - mean)
+    if reach == 0 or spread == 0:
+        return np.full(size, mean)
+    if spread > 10 * reach:  # flat within reach, where hardly a draw would fall
+        return rng.uniform(mean - reach, mean + reach, size)
+    offsets = rng.standard_normal(size) * spread
+    while (outside := np.abs(offsets) > reach).any():
+        offsets[outside] = rng.standard_normal(outside.sum()) * spread
+    return mean + offsets

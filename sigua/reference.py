@@ -35,8 +35,8 @@ class Batch:
         ordered = np.sort(np.where(np.isnan(self.losses), np.inf, self.losses))
         return float(np.concatenate([[-np.inf], ordered])[min(count, self.size)])
 
-    def mean(self) -> float:
-        return objective(self.losses, np.ones(self.size))
+    def mean(self) -> np.float64:
+        return np.float64(objective(self.losses, np.ones(self.size)))
 
     def class_sums(self) -> Floats:
         assert self.sums is not None

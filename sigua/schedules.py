@@ -6,7 +6,7 @@ Epochs count from 0 and may be fractional: step / steps_per_epoch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -53,7 +53,7 @@ class Knots:
     [0.0, 0.1, 0.2, 0.2]
     """
 
-    points: tuple[tuple[float, float], ...]
+    points: Sequence[tuple[float, float]]
 
     def __post_init__(self) -> None:
         points = tuple((float(epoch), float(value)) for epoch, value in self.points)

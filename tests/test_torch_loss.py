@@ -123,7 +123,7 @@ def test_equals_the_reference(method, dtype, epoch):
 @pytest.mark.parametrize("spoiler", [None, float("nan"), float("inf")])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_the_short_way_equals_the_general_one(n, spoiler, reduction):
-    """On losses with ties, by one sort (n = 40) or two selections (n = 600), NaN and inf among them."""
+    """With ties, NaN and inf; by one sort (n = 40) and by two selections (n = 600)."""
     losses = torch.randint(0, 30, (n,), generator=torch.Generator().manual_seed(0)) / 8
     if spoiler is not None:
         losses[7] = spoiler

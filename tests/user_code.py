@@ -1,7 +1,8 @@
 """What users write, for the type checker: nothing here may be an error or of unknown type."""
 
-import sigua
 import torch
+
+import sigua
 from sigua_torch import SIGUALoss
 
 T = sigua.TransitionMatrix.pair(0.45, 10)
