@@ -100,6 +100,8 @@ class Correction(nn.Module):
     """T^-1 (backward) or log T' (forward), (k, k); None for symmetric noise, which needs none."""
     sums: Tensor | None
     """1'T^-1, (k,), where the condition asks for class sums."""
+    likeliest: Tensor | None
+    """(k,), the true class i with the largest T[i, y] for each observed y (forward)."""
 
     def __init__(self, method: Method) -> None:
         super().__init__()
@@ -140,9 +142,15 @@ class Correction(nn.Module):
     def _log_observed_at(self, logits: Tensor, target: Tensor, T: TransitionMatrix) -> Tensor:
         """Return log [T'p]_y; it needs column y of T alone, and is exact however small p is."""
         dim = class_dim(logits)
+        if self.matrix is not None and self.likeliest is not None:
+            # log sum_i p_i T_iy, as a difference of two cross-entropies at the true class that is
+            # likeliest behind y: their kernel is fused, logsumexp's is not.
+            log_column = _rows(self.matrix, logits, target)
+            best = self.likeliest[target]
+            at_best = log_column.gather(dim, best.unsqueeze(dim)).squeeze(dim)
+            joint = F.cross_entropy(logits + log_column, best, reduction="none")
+            return joint - F.cross_entropy(logits, best, reduction="none") + at_best
         log_p = logits.log_softmax(dim)
-        if self.matrix is not None:
-            return (log_p + _rows(self.matrix, logits, target)).logsumexp(dim)
         on, off = T.entries
         log_p = log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim)
         return ((on - off) * log_p.exp() + off).log() if off else log_p
@@ -170,6 +178,8 @@ class Correction(nn.Module):
             sums = self.T.inverse_column_sums
         self.register_buffer("matrix", table(matrix), persistent=False)
         self.register_buffer("sums", table(sums), persistent=False)
+        likeliest = None if self.matrix is None else self.matrix.argmax(1)
+        self.register_buffer("likeliest", likeliest, persistent=False)
 
     def _match(self, logits: Tensor) -> None:
         """Make the tables in the logits' precision, from the exact T, if they are in another."""

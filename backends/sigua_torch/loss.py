@@ -84,7 +84,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.base = base
         self.check_labels = check_labels
         self._split: Split | Tensor | None = None
-        self._flat = _flat.FlatSmallLoss.of(method, mean=reduction == "mean")
+        self._flat = None
+        if _flat.FlatRule.applies(method):
+            self._flat = _flat.FlatRule(method, mean=reduction == "mean")
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
         self._sizes: set[int] = set()
@@ -138,8 +140,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if input.dtype in (torch.float16, torch.bfloat16):
             input = input.float()
             target = target.to(input.dtype) if target.is_floating_point() else target
-        if valid is not None:
-            target = target.where(valid, 0).long()
+        if not target.is_floating_point():  # uint8 would index like a mask
+            target = (target if valid is None else target.where(valid, 0)).long()
         losses, ranked, sums = self._measure(input, target, valid)
         _check.trusted(self.method, trusted, losses)
         numbers = self.numbers.now(on_host)
@@ -167,6 +169,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """Return which class indices take part; None if it is known that all do."""
         if not is_index(logits, target) or target.numel() == 0 or target.is_floating_point():
             return None
+        if self.base is not None and self.method.T is None:
+            return target != self.ignore_index  # what else a target may be is the base's affair
         k = logits.shape[class_dim(logits)]
         if on_host and not 0 <= self.ignore_index < k:
             low, high = target.aminmax()

@@ -1,0 +1,170 @@
+"""Diagnostics that gather on the device, and come to the host once an epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from sigua import Split, checks
+from sigua.diagnostics import EpochReport, masks_to_count, report
+from sigua_torch._losses import class_dim
+
+
+class SelectionMeter:
+    """Counts, over an epoch, who was good and bad, whether rightly, and what is memorised.
+
+        for x, y, intact in loader:
+            logits = model(x)
+            loss = criterion(logits, y)
+            ...
+            meter.update(criterion.split, intact=intact, logits=logits, target=y)
+        print(meter.report())
+
+    Accuracies are those in training: of the logits as they were when the mini-batch's turn came.
+
+    Attributes:
+        counts: int64 on the device, a 0-d tensor by name; to be summed over processes, if there are
+            several, before `report`.
+    """
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def update(
+        self,
+        split: Split,
+        *,
+        intact: Tensor | None = None,
+        logits: Tensor | None = None,
+        target: Tensor | None = None,
+        ignore_index: int = -100,
+    ) -> None:
+        """Count a mini-batch. Nothing waits for the device.
+
+        Args:
+            split: `criterion.split`, after the training call.
+            intact: bool, with the split's shape: whose label is right, if that is known.
+            logits: (N, k) or (N, k, d1, ...), for accuracies; with `target`.
+            target: class indices, with the split's shape.
+            ignore_index: the class index that is not counted.
+
+        Raises:
+            ValueError: shapes or dtypes that do not fit, or other things known than before.
+        """
+        _fit("intact", intact, split.good)
+        _fit("target", target, split.good)
+        part, right = torch.ones_like(split.good), None
+        if target is not None:
+            part = target != ignore_index
+        if logits is not None:
+            if target is None:
+                raise checks.refuse("target", "logits need it", "none came", "pass target=labels")
+            right = logits.argmax(class_dim(logits)) == target
+        masks = masks_to_count(split, part, intact=intact, right=right)
+        if self.counts and self.counts.keys() != masks.keys():
+            came = f"{', '.join(masks)} can be counted, after {', '.join(self.counts)}"
+            advice = "pass the same arguments until report() is called"
+            raise checks.refuse("update", "must always know as much", came, advice)
+        for name, mask in masks.items():
+            self.counts[name] = self.counts.get(name, 0) + mask.sum()
+
+    def report(self) -> EpochReport:
+        """Return the epoch's report, in one transfer, and start to count afresh.
+
+        Raises:
+            ValueError: nothing was counted.
+        """
+        if not self.counts:
+            advice = "call update after each training step"
+            raise checks.refuse("update", "must come before report", "nothing came", advice)
+        values = torch.stack(list(self.counts.values())).tolist()
+        names, self.counts = list(self.counts), {}
+        return report(dict(zip(names, values, strict=True)))
+
+
+class LabelHistory:
+    """What the model makes of each label, epoch by epoch, for `sigua.rank_label_issues`.
+
+        for x, y, index in loader:  # the dataset returns index beside (x, y)
+            ...
+            history.update(index, logits, y)
+        history.end_epoch()
+
+    An example that an epoch left out (`drop_last`) keeps what the epoch before had.
+
+    Args:
+        num_examples: n; indices are in [0, n).
+    """
+
+    def __init__(self, num_examples: int) -> None:
+        self.num_examples = checks.whole("num_examples", num_examples, 1, "give len(dataset)")
+        self._current: Tensor | None = None
+        self._epochs: list[NDArray[np.float32]] = []
+
+    @torch.no_grad()
+    def update(self, index: Tensor, logits: Tensor, target: Tensor) -> None:
+        """Note a mini-batch, on the device. Nothing waits for it.
+
+        Args:
+            index: int64, (N,): which examples these are.
+            logits: (N, k).
+            target: class indices in [0, k), (N,).
+
+        Raises:
+            ValueError: shapes that do not fit, or, on the CPU, an index or a class out of range.
+        """
+        if logits.ndim != 2 or not len(logits) == len(index) == len(target):
+            came = f"{tuple(index.shape)}, {tuple(logits.shape)} and {tuple(target.shape)} came"
+            rule = "must be (N,), for logits of (N, k) and a target of (N,)"
+            raise checks.refuse("index", rule, came, "give an index per example")
+        _in_range("index", index, self.num_examples)
+        _in_range("target", target, logits.shape[1])
+        if self._current is None:
+            shape = 2, self.num_examples
+            self._current = torch.full(shape, float("nan"), device=logits.device)
+        log_p = logits.float().log_softmax(1)
+        column = target[:, None]
+        own = log_p.gather(1, column)[:, 0]
+        other = log_p.scatter(1, column, -float("inf")).amax(1)
+        self._current[:, index.to(logits.device)] = torch.stack([-own, own.exp() - other.exp()])
+
+    def end_epoch(self) -> None:
+        """Bring the epoch's losses and margins to the host, in one transfer.
+
+        Raises:
+            ValueError: nothing was noted yet.
+        """
+        if self._current is None:
+            advice = "call update after each training step"
+            raise checks.refuse("update", "must come before end_epoch", "nothing came", advice)
+        self._epochs.append(np.array(self._current.cpu()))
+
+    @property
+    def losses(self) -> NDArray[np.float32]:
+        """Plain cross-entropies, (epochs, n), float32; NaN where an example was never met."""
+        return np.array([losses for losses, _ in self._epochs])
+
+    @property
+    def margins(self) -> NDArray[np.float32]:
+        """Probabilities of the label less the largest other, (epochs, n); NaN as for `losses`."""
+        return np.array([margins for _, margins in self._epochs])
+
+
+def _in_range(name: str, value: Tensor, size: int) -> None:
+    """Refuse an index outside [0, size); reads it, so on the CPU only."""
+    if value.device.type != "cpu" or not len(value):
+        return
+    low, high = (int(end) for end in value.aminmax())
+    if low < 0 or high >= size:
+        came = f"{low if low < 0 else high} came"
+        raise checks.refuse(name, f"must lie in [0, {size})", came, "count from 0")
+
+
+def _fit(name: str, value: Tensor | None, like: Tensor) -> None:
+    if value is not None and value.shape != like.shape:
+        came = f"{tuple(value.shape)} came for {tuple(like.shape)}"
+        raise checks.refuse(name, "must have the split's shape", came, "give an entry per example")
