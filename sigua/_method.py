@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from sigua import checks
 from sigua.conditions import AllGood, Condition, Known, NonNegative, SmallLoss
 from sigua.schedules import Knots, Schedule, horizon, value_at
-from sigua.transition import TransitionMatrix
+from sigua.transition import TransitionMatrix, require_matrix
 
 Correction = Literal["none", "backward", "forward"]
 
@@ -30,18 +30,31 @@ class Method:
     _by_name: ClassVar[dict[str, type[Method]]] = {}
 
     def __init_subclass__(cls) -> None:
-        Method._by_name[cls.__name__] = cls
+        if not cls.__name__.startswith("_"):
+            Method._by_name[cls.__name__] = cls
 
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
         checks.choice("correction", self.correction, ("none", "backward", "forward"))
         checks.schedule("gamma", self.gamma, 0, 1, "0 ignores the bad, 1 erases them")
-        if self.correction != "none" and not isinstance(self.T, TransitionMatrix):
-            came = f"a {type(self.T).__name__} came"
-            advice = "wrap it: TransitionMatrix(rows), .symmetric(eps, k) or .pair(eps, k)"
-            raise checks.refuse("T", "must be a TransitionMatrix", came, advice)
+        self._check_condition()
+        if self.correction == "none" and self.T is not None:
+            came = "correction='none' came with one"
+            raise checks.refuse("T", "is read by a correction", came, "name the correction")
+        if self.correction != "none":
+            require_matrix("T", self.T)
         if isinstance(self.condition, NonNegative):
             self._check_non_negative(self.condition)
+
+    def _check_condition(self) -> None:
+        condition: Any = self.condition
+        rule = "must be an object with the methods at and split"
+        if isinstance(condition, type):
+            came = f"the class {condition.__name__} came"
+            raise checks.refuse("condition", rule, came, f"call it: {condition.__name__}()")
+        if not (hasattr(condition, "at") and hasattr(condition, "split")):
+            came = f"a {type(condition).__name__} came"
+            raise checks.refuse("condition", rule, came, "help(sigua.Condition) shows one")
 
     def _check_non_negative(self, condition: NonNegative) -> None:
         if self.T is None or self.correction != "backward":

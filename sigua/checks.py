@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ def number(
         ValueError: `value` is not a real number, is NaN, or lies outside.
     """
     real = isinstance(value, Real) and not isinstance(value, bool) and value != float("inf")
-    inside = real and low <= float(value) <= high  # False for NaN
+    inside = real and bool(low <= value <= high)  # False for NaN
     if not inside or (value == high and not closed):
         bracket = "]" if closed and high != float("inf") else ")"
         rule = f"must be a number in [{low:g}, {high:g}{bracket}"
@@ -46,16 +46,22 @@ def whole(name: str, value: Any, low: int, advice: str) -> int:
 
 
 def plain_numbers(dataclass: Any) -> None:
-    """Turn NumPy's numbers in a frozen dataclass into Python's, so that it prints as written."""
+    """Turn other numbers in a frozen dataclass into Python's, so that it prints and stores them."""
     for field in fields(dataclass):
         value = getattr(dataclass, field.name)
         if isinstance(value, np.generic):
             object.__setattr__(dataclass, field.name, value.item())
+        elif isinstance(value, Rational) and not isinstance(value, int):
+            object.__setattr__(dataclass, field.name, float(value))
 
 
 def schedule(name: str, value: Any, low: float, high: float, advice: str) -> Any:
-    """Return a callable as it is and anything else as a checked number."""
-    return value if callable(value) else number(name, value, low, high, advice)
+    """Return a callable as it is, its knots checked if it has some, or else a checked number."""
+    if not callable(value):
+        return number(name, value, low, high, advice)
+    for epoch, at_knot in getattr(value, "points", ()):
+        number(f"{name} at epoch {epoch:g}", at_knot, low, high, advice)
+    return value
 
 
 def choice(name: str, value: Any, options: Iterable[str]) -> None:
@@ -69,6 +75,8 @@ def choice(name: str, value: Any, options: Iterable[str]) -> None:
 def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
     """Return integer labels of shape (n,) in [0, num_classes) as an array, not copied."""
     array = np.asarray(value)
+    if array.shape == (0,) and array.dtype.kind == "f":
+        array = array.astype(int)  # an empty list is float64
     if array.ndim != 1 or array.dtype.kind not in "iu":
         came = f"shape {array.shape} of {array.dtype} came"
         advice = "use y.ravel() on a column, y.argmax(1) on one-hot rows, y.astype(int) on floats"
@@ -89,7 +97,7 @@ def probabilities(name: str, value: Any) -> NDArray[np.float64]:
     Raises:
         ValueError: another shape, no row, an entry outside [0, 1] or NaN, another sum.
     """
-    array = np.array(value, dtype=np.float64)
+    array = np.asarray(value, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
         rule = "must have shape (n, k), a row per example and a column per class"
         raise refuse(name, rule, f"shape {array.shape} came", "give predict_proba's output")
@@ -110,16 +118,31 @@ def losses(name: str, value: Any) -> NDArray[np.float64]:
     Raises:
         ValueError: another shape, no example, a negative loss or NaN.
     """
+    return _per_example(name, value, 0, float("inf"), "give cross-entropies")
+
+
+def margins(name: str, value: Any) -> NDArray[np.float64]:
+    """Return margins of shape (n,) or (epochs, n) as a float64 array.
+
+    Raises:
+        ValueError: another shape, no example, an entry outside [-1, 1] or NaN.
+    """
+    return _per_example(name, value, -1, 1, "give differences of probabilities, not of logits")
+
+
+def _per_example(
+    name: str, value: Any, low: float, high: float, advice: str
+) -> NDArray[np.float64]:
     array = np.asarray(value, dtype=np.float64)
     if array.ndim not in (1, 2) or array.size == 0:
         rule = "must have shape (n,), or (epochs, n)"
-        raise refuse(name, rule, f"shape {array.shape} came", "give a loss per example")
-    wrong = ~(array >= 0)
+        raise refuse(name, rule, f"shape {array.shape} came", "give an entry per example")
+    wrong = ~((array >= low) & (array <= high))
     if wrong.any():
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
         came = f"{name}[{', '.join(map(str, first))}] is {array[first]:g}"
-        advice = "give cross-entropies, and one for every example; a NaN is none"
-        raise refuse(name, "must be at least 0", came, advice)
+        rule = f"must lie in [{low:g}, {high:g}]"
+        raise refuse(name, rule, came, f"{advice}, one for every example")
     return array
 
 

@@ -25,12 +25,12 @@ class Batch(Protocol):
             gradient (for backward correction the corrected loss at the given label). +inf for an
             example that takes no part: an ignored label, a weight of zero.
         size: how many examples take part; an integer or a 0-d integer tensor.
-        trusted: bool, shape (n,), as given by the user; None if nothing was given.
+        trusted: bool, shape (n,), or a `Split` of two, as given by the user; None if nothing was.
     """
 
     losses: Array
     size: Any
-    trusted: Array | None
+    trusted: Array | Split | None
 
     def smallest(self, count: Any) -> Array:
         """Return the count-th smallest loss; -inf for 0, the largest for more than `size`."""
@@ -151,8 +151,9 @@ class SmallLoss:
 
     def too_small(self, size: int) -> bool:
         """Whether, once warm, no example of such a batch is dropped, or none is ever bad."""
-        kept, reached = self.counts(size, *self.at(self.warmup))
-        return kept >= size or (self.delta != 0 and reached <= kept)
+        settled = self.horizon if self.horizon < float("inf") else self.warmup
+        kept, reached = self.counts(size, *self.at(settled))
+        return self.noise_rate > 0 and (kept >= size or (self.delta != 0 and reached <= kept))
 
     def split(self, batch: Batch, keep: Any, forget: Any) -> Split:
         kept, reached = self.counts(batch.size, keep, forget)
@@ -191,7 +192,8 @@ class NonNegative:
 class Known:
     """Good and bad are given with the batch: `trusted`, a boolean per example; False is bad.
 
-    The conditions of the paper's Figure 1, and the way to use a list of suspects from elsewhere.
+    The conditions of the paper's Figure 1, and the way to use a list of suspects from elsewhere. A
+    `Split` says three things: good, bad, or neither.
     """
 
     def at(self, epoch: float) -> tuple[float, ...]:
@@ -205,4 +207,6 @@ class Known:
                 "nothing came",
                 "pass trusted=mask with the batch",
             )
+        if isinstance(batch.trusted, Split):
+            return batch.trusted
         return Split(batch.trusted, ~batch.trusted)

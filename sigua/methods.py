@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -188,7 +189,9 @@ def stop_grad(method: Method) -> Method:
     >>> stop_grad(sigua_sl(0.5, delta=0.15)).gamma
     0.0
     """
-    if "gamma" not in method._arguments():
+    if not isinstance(method, Method) or "gamma" not in method._arguments():
         came, advice = f"{method!r} came", "it climbs on nobody as it is"
         raise checks.refuse("method", "must have a gamma", came, advice)
-    return replace(method, gamma=0.0)  # type: ignore[type-var]  # subclasses are dataclasses
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whoever made the method has been warned
+        return replace(method, gamma=0.0)  # type: ignore[type-var]  # subclasses are dataclasses

@@ -82,7 +82,19 @@ def backward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
 
 def forward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
     """Return -log(T'p), shape (n, k): the loss of predicting every observed label."""
-    return np.asarray(-np.log(np.exp(log_softmax(logits)) @ T.rows))
+    return -_log_joint(logits, T)[1]
+
+
+def _log_joint(logits: ArrayLike, T: TransitionMatrix) -> tuple[Floats, Floats]:
+    """Return log p(true i, observed j), (n, k, k), and log p(observed j), (n, k).
+
+    In logarithms, because p underflows where T'p would still say something.
+    """
+    with np.errstate(divide="ignore"):  # log 0 is -inf: T has zeros
+        joint = log_softmax(logits)[:, :, None] + np.log(T.rows)
+        largest = np.nan_to_num(joint.max(axis=1), nan=np.nan, neginf=0.0)
+        observed = largest + np.log(np.exp(joint - largest[:, None]).sum(axis=1))
+    return joint, observed
 
 
 def losses_and_slopes(
@@ -98,9 +110,11 @@ def losses_and_slopes(
         return _at(corrected, labels), p - method.T.inverse[labels], corrected.sum(axis=1)
     if method.correction == "forward":
         assert method.T is not None
-        column = method.T.rows[:, labels].T  # p(observed y | every true class)
-        responsible = p * column / (p * column).sum(axis=1, keepdims=True)
-        return _at(forward_corrected(logits, method.T), labels), p - responsible, None
+        joint, observed = _log_joint(logits, method.T)
+        each = np.arange(len(labels))
+        with np.errstate(invalid="ignore"):  # an impossible label has no responsible class
+            responsible = np.exp(joint[each, :, labels] - observed[each, labels][:, None])
+        return -_at(observed, labels), p - responsible, None
     return cross_entropy(logits, labels), p - np.eye(p.shape[1])[labels], None
 
 
@@ -138,6 +152,10 @@ def step(
         came = f"T has {method.T.num_classes} and the logits have {logits.shape[-1]}"
         raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
     checks.labels("labels", labels, logits.shape[-1])
+    for name, given in (("labels", labels), ("trusted", trusted)):
+        if given is not None and np.shape(given) != logits.shape[:1]:
+            came = f"shape {np.shape(given)} came for {len(logits)} rows of logits"
+            raise checks.refuse(name, "must have an entry per example", came, "compare the two")
     losses, slopes, sums = losses_and_slopes(method, logits, labels)
     chosen = split(method, losses, epoch, trusted=trusted, class_sums=sums)
     weights = signed_weights(chosen, method.at(epoch)[0], separate=method.separate)

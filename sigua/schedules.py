@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from sigua import checks
 
 Schedule = float | Callable[[float], float]
@@ -46,7 +48,7 @@ class Knots:
         points: (epoch, value) pairs with strictly increasing epochs, at least one.
 
     Raises:
-        ValueError: no point, or epochs that do not increase.
+        ValueError: no point, none that is a pair of finite numbers, or epochs that do not increase.
 
     >>> ramp = Knots([(0, 0.0), (10, 0.2)])
     >>> [ramp(t) for t in (0, 5, 10, 200)]
@@ -56,13 +58,15 @@ class Knots:
     points: Sequence[tuple[float, float]]
 
     def __post_init__(self) -> None:
-        points = tuple((float(epoch), float(value)) for epoch, value in self.points)
-        epochs = [epoch for epoch, _ in points]
-        if not points or any(a >= b for a, b in pairwise(epochs)):
-            raise checks.refuse(
-                "points", "epochs must increase", f"{epochs} came", "sort them, each once"
-            )
-        object.__setattr__(self, "points", points)
+        array = np.array(self.points, dtype=np.float64) if len(self.points) else np.empty((0, 2))
+        if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
+            rule = "must be pairs of finite numbers (epoch, value)"
+            raise checks.refuse("points", rule, f"{self.points!r} came", "try [(0, 0.0), (9, 0.2)]")
+        epochs = array[:, 0].tolist()
+        if not epochs or any(a >= b for a, b in pairwise(epochs)):
+            advice = "sort them, each once, at least one"
+            raise checks.refuse("points", "epochs must increase", f"{epochs} came", advice)
+        object.__setattr__(self, "points", tuple(map(tuple, array.tolist())))
 
     @property
     def horizon(self) -> float:

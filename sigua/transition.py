@@ -45,7 +45,7 @@ class TransitionMatrix:
 
     def __init__(self, rows: ArrayLike) -> None:
         rows = _stochastic(rows)
-        _refuse_singular(float(np.linalg.cond(rows)), "rows")
+        _refuse_singular(rows, "rows")
         rows.setflags(write=False)
         self.num_classes = len(rows)
         self.flip_rate = None
@@ -66,7 +66,7 @@ class TransitionMatrix:
         rate, k = _rate_and_size(noise_rate, num_classes)
         # The eigenvalues are 1 and 1 - eps - eps / (k - 1), which is 0 at eps = (k - 1) / k.
         spread = abs(1 - rate - rate / (k - 1))
-        _refuse_singular(1 / spread if spread else float("inf"), "noise_rate")
+        _refuse_above(1 / spread if spread else float("inf"), "noise_rate")
         self = cls.__new__(cls)
         self.num_classes, self.flip_rate = k, rate
         self._made_by = f"TransitionMatrix.symmetric({rate}, {k})"
@@ -84,7 +84,9 @@ class TransitionMatrix:
         """
         rate, k = _rate_and_size(noise_rate, num_classes)
         identity = np.eye(k)
-        self = cls((1 - rate) * identity + rate * np.roll(identity, 1, axis=1))
+        rows = (1 - rate) * identity + rate * np.roll(identity, 1, axis=1)
+        _refuse_singular(rows, "noise_rate")
+        self = cls(rows)
         self._made_by = f"TransitionMatrix.pair({rate}, {k})"
         return self
 
@@ -107,8 +109,14 @@ class TransitionMatrix:
 
     @property
     def entries(self) -> tuple[float, float]:
-        """T's entry on and off the diagonal, for symmetric noise only."""
-        assert self.flip_rate is not None
+        """T's entry on and off the diagonal, for symmetric noise only.
+
+        Raises:
+            ValueError: any other noise.
+        """
+        if self.flip_rate is None:
+            came = f"{self!r} came"
+            raise checks.refuse("T", "must be symmetric noise for this", came, "use rows, inverse")
         return 1 - self.flip_rate, self.flip_rate / (self.num_classes - 1)
 
     @property
@@ -185,7 +193,11 @@ def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
 
 def _stochastic(rows: ArrayLike) -> Matrix:
     """Return a checked copy of `rows` in float64."""
-    array = np.array(rows, dtype=np.float64)
+    try:
+        array = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        advice = "give a row of numbers per true class"
+        raise checks.refuse("rows", "must be a square matrix", str(error), advice) from None
     if array.ndim != 2 or array.shape[0] != array.shape[1] or len(array) < 2:
         came = f"shape {array.shape} came"
         raise checks.refuse("rows", "must be a square matrix", came, "give a row per true class")
@@ -207,7 +219,20 @@ def _stochastic(rows: ArrayLike) -> Matrix:
     raise checks.refuse("rows", "each must sum to 1", f"row {i} sums to {sums[i]:.6g}", advice)
 
 
-def _refuse_singular(condition: float, name: str) -> None:
+def require_matrix(name: str, value: object) -> TransitionMatrix:
+    """Return a TransitionMatrix, or raise ValueError on anything else."""
+    if not isinstance(value, TransitionMatrix):
+        came = f"a {type(value).__name__} came"
+        advice = "wrap it: TransitionMatrix(rows), .symmetric(eps, k) or .pair(eps, k)"
+        raise checks.refuse(name, "must be a TransitionMatrix", came, advice)
+    return value
+
+
+def _refuse_singular(rows: Matrix, name: str) -> None:
+    _refuse_above(float(np.linalg.cond(rows)), name)
+
+
+def _refuse_above(condition: float, name: str) -> None:
     if not condition <= MAX_CONDITION:
         came = f"the condition number is {condition:.3g}"
         rule = f"T must be invertible with a condition number of at most {MAX_CONDITION:g}"

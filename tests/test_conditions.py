@@ -378,3 +378,18 @@ def test_a_condition_of_ones_own_needs_two_methods_and_no_registration():
     losses = [5.0, 1.0, 3.0, 2.0]
     for epoch, good in {0: [0, 1, 0, 0], 1.5: [0, 1, 0, 1], 2: [0, 1, 1, 1], 9: [1] * 4}.items():
         assert measure(method, losses, epoch)[:2] == (good, [not one for one in good])
+
+
+def test_a_batch_is_judged_too_small_by_the_settled_rates():
+    """Delta rises from 0 at epoch 10 to .2 at 20, long after the warm-up; without noise, never."""
+    late = sigua.SmallLoss(0.5, sigua.Knots([(10, 0.0), (20, 0.2)]), warmup=5)
+    assert not late.too_small(1000)
+    assert late.too_small(4)  # of 4, floor(2) + 1 are good and floor(2.8) + 1 within reach
+    assert not sigua.SmallLoss(0.0).too_small(1)
+
+
+def test_known_takes_a_split_of_three():
+    """Good, bad and neither, as another method may have found them."""
+    given = sigua.Split(np.array([True, False, False]), np.array([False, True, False]))
+    batch = sigua.reference.Batch(np.array([1.0, 2.0, 3.0]), trusted=given)
+    assert sigua.conditions.choose(sigua.Known(), batch, ()).bad.tolist() == [False, True, False]

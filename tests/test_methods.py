@@ -3,6 +3,7 @@
 import json
 import pickle
 from dataclasses import FrozenInstanceError, fields
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -303,3 +304,41 @@ def test_no_warning_where_the_rule_can_fire_or_another_is_asked():
     sigua.nn_backward_correction(FIRES, over="classes")
     for over in ("label", "batch"):
         sigua.sigua_bc(SYMMETRIC, over=over)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: sigua.custom(sigua.Known), ["condition", "the class Known", "Known()"]),
+        (lambda: sigua.custom(None), ["condition", "NoneType"]),
+        (lambda: sigua.custom(sigua.AllGood(), T=PAIR), ["T: is read by a correction"]),
+        (
+            lambda: sigua.sigua_sl(0.5, 0.1, sigua.Knots([(0, 0), (9, 1.5)])),
+            ["epoch 9", "1.5"],
+        ),
+        (lambda: sigua.Knots([(float("nan"), 1.0)]), ["points", "finite"]),
+        (lambda: sigua.Knots([0, 1]), ["points", "pairs"]),
+        (lambda: sigua.Knots([(0, 1, 2)]), ["points", "pairs"]),
+        (lambda: sigua.stop_grad(3), ["method", "gamma", "3 came"]),
+        (lambda: sigua.self_teaching(10**400), ["noise_rate", "[0, 1)"]),
+        (lambda: sigua.Method.from_dict({"method": "_OnSmallLoss"}), ["method", "'sigua_sl'"]),
+    ],
+)
+def test_what_cannot_be_a_method_gets_the_houses_sentence(make, words):
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        make()
+    assert all(word in str(error.value) for word in words), error.value
+    assert "; " in str(error.value)
+
+
+def test_a_fraction_is_kept_as_the_number_it_is():
+    method = sigua.self_teaching(Fraction(1, 4))
+    assert method == sigua.self_teaching(0.25)
+    assert sigua.Method.from_dict(method.to_dict()) == method
+
+
+def test_stop_grad_does_not_warn_again():
+    """Warnings are errors in this suite; the first was for whoever made the method."""
+    with pytest.warns(UserWarning, match="can never be negative"):
+        method = sigua.sigua_bc(SYMMETRIC, over="classes")
+    assert sigua.stop_grad(method).gamma == 0

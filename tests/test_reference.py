@@ -92,6 +92,14 @@ def test_a_step_of_sigua_by_hand():
     np.testing.assert_allclose(step.gradient, gradient, rtol=1e-14)
 
 
+def test_a_step_of_the_official_variant_by_hand():
+    """The same batch, floor(.5 * 3) = 1 good and floor(.5 * 2) = 1 bad, each averaged apart."""
+    method = sigua.sigua_sl(0.5, delta=0.5, gamma=0.5, warmup=2, variant="official")
+    step = reference.step(method, [[LN(3), 0.0], [0.0, 0.0], [LN(3), 0.0]], [0, 0, 1], epoch=2)
+    assert step.objective == pytest.approx(LN(4 / 3) - 0.5 * LN(2), rel=1e-14)
+    np.testing.assert_allclose(step.gradient, [[-0.25, 0.25], [0.25, -0.25], [0, 0]], rtol=1e-14)
+
+
 PAIR, FIRES = (
     TransitionMatrix.pair(0.3, 3),
     TransitionMatrix([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]]),
@@ -171,6 +179,17 @@ def test_an_infinite_loss_moves_nothing():
         np.testing.assert_allclose(step.gradient, [[0.375, -0.375], [0, 0]], rtol=1e-14)
 
 
+def test_an_infinite_forward_loss_moves_nothing():
+    """A label that T and the logits rule out together: p = (1, 0, 0), never observed as 2."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logits = [[0.0, -np.inf, -np.inf], [0.0, 0.0, 0.0]]
+        step = reference.step(sigua.forward_correction(PAIR), logits, [2, 2])
+    assert step.losses[0] == np.inf
+    assert [mask[0] for mask in step.split] == [False, False]
+    assert step.objective == pytest.approx(LN(3) / 2, rel=1e-14)
+    assert step.gradient[0].tolist() == [0, 0, 0]
+
+
 def test_a_nan_reaches_the_objective():
     step = reference.step(sigua.self_teaching(0.5), [[np.nan, 0.0], [0.0, 0.0]], [0, 0], epoch=10)
     assert np.isnan(step.objective)
@@ -233,3 +252,17 @@ def test_objective_by_hand():
     assert sigua.objective([3.0, np.inf, np.inf], weights) == 1.0
     assert np.isnan(sigua.objective([3.0, 2.0, np.nan], weights))
     assert sigua.objective([], []) == 0.0
+
+
+def test_forward_losses_are_exact_where_probabilities_underflow():
+    """T'p at label 1 is .55 p_1 + .45 p_0 with p_0 = p_1 = e^-800: the loss is 800."""
+    T = sigua.TransitionMatrix.pair(0.45, 3)
+    done = sigua.reference.step(sigua.forward_correction(T), [[0.0, 0.0, 800.0]], [1])
+    assert done.objective == pytest.approx(800.0, rel=1e-15)
+    np.testing.assert_allclose(done.gradient, [[-0.45, -0.55, 1.0]], atol=1e-15)
+
+
+@pytest.mark.parametrize(("labels", "trusted"), [([1], None), ([0, 1, 0], [True])])
+def test_another_number_of_entries_is_refused(labels, trusted):
+    with pytest.raises(ValueError, match=r"must have an entry per example, but shape \(1,\) came"):
+        sigua.reference.step(sigua.standard(), np.zeros((3, 2)), labels, trusted=trusted)

@@ -140,8 +140,8 @@ def test_the_short_way_equals_the_general_one(method, n, spoiler, reduction):
         logits[7, labels[7]] = spoiler
     for epoch in (0, 4, 10):
         short, general = (SIGUALoss(method, reduction=reduction) for _ in range(2))
-        assert short._flat is not None
-        general._flat = None
+        assert short._select._flat is not None
+        general._select._flat = None
         for criterion in (short, general):
             criterion.set_epoch(epoch)
         value, gradient = run(short, logits, labels)

@@ -244,3 +244,18 @@ def test_every_two_different_matrices_are_unequal():
         assert [other == T for other in MATRICES] == [i == j for j in range(len(MATRICES))]
     assert T.rows.tolist() != T
     assert TransitionMatrix.pair(0.25, 3) == TransitionMatrix(TransitionMatrix.pair(0.25, 3).rows)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: TransitionMatrix.pair(0.5, 4), ["noise_rate", "condition number"]),
+        (lambda: TransitionMatrix.pair(0.2, 4).inverse_pair, ["T: must be symmetric noise"]),
+        (lambda: TransitionMatrix([[1, 0], [1]]), ["rows: must be a square matrix"]),
+        (lambda: TransitionMatrix([["a", 0], [1, 0]]), ["rows: must be a square matrix"]),
+    ],
+)
+def test_refusals_name_what_was_given(make, words):
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        make()
+    assert all(word in str(error.value) for word in words), error.value

@@ -8,6 +8,7 @@ except ModuleNotFoundError as error:
     message = "sigua_torch needs PyTorch, which is not installed: pip install 'sigua[torch]'"
     raise ModuleNotFoundError(message, name="torch") from error
 
+from sigua_torch._pool import Pool
 from sigua_torch.loss import SIGUALoss
 
-__all__ = ["SIGUALoss"]
+__all__ = ["Pool", "SIGUALoss"]

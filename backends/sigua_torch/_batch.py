@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sigua import Split
+
 INF = float("inf")
 
 
@@ -20,7 +22,7 @@ class HostBatch:
 
     losses: Tensor
     size: Any
-    trusted: Tensor | None
+    trusted: Tensor | Split | None
     sums: Tensor | None
 
     def smallest(self, count: int) -> float:

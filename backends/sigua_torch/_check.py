@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigua import AllGood, Known, Method, NonNegative, SmallLoss, checks
+from sigua import AllGood, Known, Method, NonNegative, SmallLoss, Split, checks
 from sigua_torch._losses import class_dim, is_index
 
 
@@ -68,8 +68,8 @@ def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
         raise checks.refuse("target", rule, came, "set ignore_index if it marks missing labels")
 
 
-def trusted(method: Method, mask: Tensor | None, losses: Tensor) -> None:
-    """Refuse a mask that is missing, superfluous, or does not fit the losses."""
+def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None:
+    """Refuse a mask, or a pair, that is missing, superfluous, or does not fit the losses."""
     needed = isinstance(method.condition, Known)
     if mask is None:
         if needed:
@@ -80,10 +80,11 @@ def trusted(method: Method, mask: Tensor | None, losses: Tensor) -> None:
         came = f"{method!r} came"
         advice = "use sigua.custom(sigua.Known(), gamma=...), or leave it out"
         raise checks.refuse("trusted", "only Known or a rule of your own reads it", came, advice)
-    if mask.dtype != torch.bool or mask.shape != losses.shape:
-        came = f"{tuple(mask.shape)} of {mask.dtype} came"
-        rule = f"must be a bool per example, {tuple(losses.shape)}"
-        raise checks.refuse("trusted", rule, came, "use mask.bool(), True for good")
+    for part in mask if isinstance(mask, Split) else (mask,):
+        if part.dtype != torch.bool or part.shape != losses.shape:
+            came = f"{tuple(part.shape)} of {part.dtype} came"
+            rule = f"must be a bool per example, {tuple(losses.shape)}"
+            raise checks.refuse("trusted", rule, came, "use mask.bool(), True for good")
 
 
 def per_example(losses: Tensor, logits: Tensor, target: Tensor) -> None:

@@ -7,13 +7,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sigua import Method, SmallLoss, Split, checks
-from sigua.conditions import choose
-from sigua_torch import _check, _flat
-from sigua_torch._batch import INF, DeviceBatch, HostBatch
+from sigua_torch import _check
+from sigua_torch._batch import INF
+from sigua_torch._flat import to_split
 from sigua_torch._losses import Base, Correction, Measure, class_dim, is_index
+from sigua_torch._pool import pool_of
 from sigua_torch._schedule import EpochNumbers, check_steps
+from sigua_torch._select import Examples, Selector
 
 
 class SIGUALoss(nn.CrossEntropyLoss):
@@ -42,6 +45,10 @@ class SIGUALoss(nn.CrossEntropyLoss):
         steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`.
         check_labels: check the range of class indices on an accelerator, too, where that waits for
             the device. On the CPU it is always done.
+        sync: select over the mini-batches of all processes of torch.distributed: True, a process
+            group, or `sigua_torch.Pool(group, largest=...)`; every process must then call the
+            criterion at every step, one without examples, too. By default each process selects
+            among its own.
 
     Raises:
         ValueError: an argument is out of range, or does not fit the others.
@@ -71,6 +78,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         base: Base | None = None,
         steps_per_epoch: int | None = None,
         check_labels: bool = False,
+        sync: Any = None,
     ) -> None:
         _check.options(method, weight, reduction, label_smoothing, base)
         check_steps(method, steps_per_epoch)
@@ -84,9 +92,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.base = base
         self.check_labels = check_labels
         self._split: Split | Tensor | None = None
-        self._flat = None
-        if _flat.FlatRule.applies(method):
-            self._flat = _flat.FlatRule(method, mean=reduction == "mean")
+        self._select = Selector(method, mean=reduction == "mean", pool=pool_of(sync))
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
         self._sizes: set[int] = set()
@@ -95,7 +101,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
     def split(self) -> Split | None:
         """Who was good and bad in the last training call: boolean masks with a loss's shape."""
         if isinstance(self._split, Tensor):
-            return _flat.to_split(self._split)
+            return to_split(self._split)
         return self._split
 
     @property
@@ -121,13 +127,21 @@ class SIGUALoss(nn.CrossEntropyLoss):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.method!r})"
 
-    def forward(self, input: Tensor, target: Tensor, trusted: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        input: Tensor,
+        target: Tensor,
+        trusted: Tensor | Split | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Tensor:
         """Return the objective; after `.eval()` or without gradients the plain loss.
 
         Args:
             input: logits, float, (k,), (N, k) or (N, k, d1, ...).
             target: class indices, or probabilities of the input's shape.
-            trusted: bool, with a loss's shape, for the condition `sigua.Known`.
+            trusted: bool, with a loss's shape, or a `sigua.Split` of two, for `sigua.Known`.
+            num_items_in_batch: what "mean" divides by, instead of the examples at hand: with
+                gradient accumulation, the size of the whole accumulated batch.
 
         Raises:
             ValueError: shapes, dtypes or labels that do not fit.
@@ -136,7 +150,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         _check.batch(self.method, input, target, self.base is not None)
         valid = self._valid(input, target, on_host)
         if not (self.training and torch.is_grad_enabled()):
-            return self._plain(input, target, valid)
+            return self._plain(input, target, valid, num_items_in_batch)
         if input.dtype in (torch.float16, torch.bfloat16):
             input = input.float()
             target = target.to(input.dtype) if target.is_floating_point() else target
@@ -146,21 +160,14 @@ class SIGUALoss(nn.CrossEntropyLoss):
         _check.trusted(self.method, trusted, losses)
         numbers = self.numbers.now(on_host)
         self.numbers.advance()
-        flat = on_host and valid is None and self.weight is None
-        weights = self._flat_weights(ranked, numbers) if flat else None
-        if weights is None:
-            size: Any = losses.numel() if valid is None else valid.sum()
-            size = int(size) if on_host else size
-            mask = None if trusted is None else trusted.reshape(-1)
-            batch = (HostBatch if on_host else DeviceBatch)(ranked.reshape(-1), size, mask, sums)
-            split = choose(self.method.condition, batch, numbers[1:])
-            shares = self._shares(input, target, valid)
-            weights = self._weights(split, numbers[0], shares, size, losses.dtype)
-            self._split = Split(*(mask.reshape(losses.shape) for mask in split))
-            # An infinite loss says nothing; a NaN stays NaN, even times 0.
-            losses = losses.masked_fill(losses.detach() == INF, 0.0)
+        shares = self._shares(input, target, valid)
+        examples = Examples(*map(_flattened, (ranked, valid, shares, sums, trusted)))
+        weights, split, finite = self._select(examples, numbers, num_items_in_batch, on_host)
+        self._split = _shaped(split, losses)
         if on_host:
             self._warn_if_too_small(losses.numel())
+        if not finite:  # an infinite loss says nothing; a NaN stays NaN, even times 0
+            losses = losses.masked_fill(losses.detach() == INF, 0.0)
         if self.reduction == "none":
             return losses * weights.reshape(losses.shape)
         return torch.dot(losses.reshape(-1), weights)
@@ -181,69 +188,56 @@ class SIGUALoss(nn.CrossEntropyLoss):
             _check.labels(target, valid, k)
         return valid
 
-    def _plain(self, logits: Tensor, target: Tensor, valid: Tensor | None) -> Tensor:
+    def _plain(
+        self, logits: Tensor, target: Tensor, valid: Tensor | None, items: Tensor | int | None
+    ) -> Tensor:
+        """Return the plain criterion's loss."""
+        if self.reduction != "mean":
+            items = None
+        reduction = self.reduction if items is None else "sum"
         if self.base is None:
-            return super().forward(logits, target)
-        losses = self.base(logits, target)
-        if valid is not None:
-            losses = losses.masked_fill(~valid, 0.0)
-        if self.reduction == "none":
-            return losses
-        total = losses.sum()
-        if self.reduction == "sum":
-            return total
-        return losses.mean() if valid is None else total / valid.sum()
+            loss = F.cross_entropy(
+                logits,
+                target,
+                self.weight,
+                ignore_index=self.ignore_index,
+                reduction=reduction,
+                label_smoothing=self.label_smoothing,
+            )
+        else:
+            loss = self.base(logits, target)
+            if valid is not None:
+                loss = loss[valid] if reduction == "mean" else loss.masked_fill(~valid, 0.0)
+            if reduction != "none":
+                loss = loss.mean() if reduction == "mean" else loss.sum()
+        return loss if items is None else loss / items
 
     def _measure(
         self, logits: Tensor, target: Tensor, valid: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the losses, what ranks them (+inf for who takes no part), and their class sums."""
+        """Return the losses, what ranks them, and their class sums if the rule asks for those."""
         weight = None if self.weight is None else self.weight.to(logits.dtype)
         measure = Measure(weight, self.label_smoothing, self.base)
         losses = self.correction(measure, logits, target)
         if self.base is not None:
             _check.per_example(losses, logits, target)
         ranked = losses.detach()
-        sums = None
-        with torch.no_grad():
-            if weight is not None:
-                measure = Measure(None, self.label_smoothing, self.base)
+        if weight is not None:
+            measure = Measure(None, self.label_smoothing, self.base)
+            with torch.no_grad():
                 ranked = self.correction(measure, logits, target)
+        with torch.no_grad():
             sums = self.correction.class_sums(measure, logits)
         if valid is not None:
             losses = losses.masked_fill(~valid, 0.0)
-            ranked = ranked.masked_fill(~valid, INF)
-        return losses, ranked, None if sums is None else sums.reshape(-1)
+        return losses, ranked, sums
 
     def _shares(self, logits: Tensor, target: Tensor, valid: Tensor | None) -> Tensor | None:
         """Return each example's part of the plain criterion's denominator; None if it is 1 each."""
         if not is_index(logits, target) or self.weight is None:
-            return None if valid is None else valid.reshape(-1)
+            return None
         shares = self.weight[target].to(logits.dtype)
-        return (shares if valid is None else shares.masked_fill(~valid, 0.0)).reshape(-1)
-
-    def _flat_weights(self, ranked: Tensor, numbers: tuple[Any, ...]) -> Tensor | None:
-        """Return `_weights` by the short way; None where that does not apply."""
-        if self._flat is None or not ranked.numel():
-            return None
-        found = self._flat(ranked.reshape(-1), numbers)
-        if found is None:
-            return None
-        weights, codes = found
-        self._split = codes.reshape(ranked.shape)
-        return weights
-
-    def _weights(
-        self, split: Split, gamma: Any, shares: Tensor | None, size: Any, dtype: torch.dtype
-    ) -> Tensor:
-        """Return the factors of Eq. 3, (n,), over the plain criterion's denominator for "mean"."""
-        good, bad = split.good.to(dtype), split.bad.to(dtype)
-        denominator: Any = size if shares is None else shares.sum()
-        if self.method.separate:
-            good = good * _inverse_share(good, shares, denominator)
-            bad = bad * _inverse_share(bad, shares, denominator)
-        weights: Tensor = good - gamma * bad
-        return weights / _or_one(denominator) if self.reduction == "mean" else weights
+        return shares if valid is None else shares.masked_fill(~valid, 0.0)
 
     def _warn_if_too_small(self, size: int) -> None:
         condition = self.method.condition
@@ -260,12 +254,15 @@ class SIGUALoss(nn.CrossEntropyLoss):
             )
 
 
-def _inverse_share(mask: Tensor, shares: Tensor | None, denominator: Any) -> Tensor:
-    """Return the factor that turns a mask's sum into its mean, over its share of the batch."""
-    factor: Tensor = denominator / _or_one((mask if shares is None else mask * shares).sum())
-    return factor
+def _flattened(part: Any) -> Any:
+    """Return a tensor or a pair of masks as one column each."""
+    if isinstance(part, Split):
+        return Split(*(mask.reshape(-1) for mask in part))
+    return None if part is None else part.reshape(-1)
 
 
-def _or_one(number: Any) -> Any:
-    """Return a denominator, or 1 where it is 0 and so is everything above it."""
-    return number.where(number != 0, 1.0) if isinstance(number, Tensor) else number or 1
+def _shaped(split: Split | Tensor, like: Tensor) -> Split | Tensor:
+    """Undo `_flattened`."""
+    if isinstance(split, Split):
+        return Split(*(mask.reshape(like.shape) for mask in split))
+    return split.reshape(like.shape)

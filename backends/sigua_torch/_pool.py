@@ -1,0 +1,65 @@
+"""The mini-batch of all processes, seen by each: one all_gather, and no gradient through it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+INF = float("inf")
+
+
+class Pool:
+    """Gathers what decides about examples from a process group.
+
+    Every process must call `gather` at every step, one without examples, too. Ranks are compared in
+    the order of their parts, and a part that is shorter than the longest is padded.
+
+    Args:
+        group: the process group; None for the default one.
+        largest: an upper bound of the examples in a process. With it a step is one collective and
+            waits for nothing on the host; without it the sizes are exchanged, and read, first.
+    """
+
+    def __init__(self, group: Any = None, largest: int | None = None) -> None:
+        self.group = group
+        self.largest = largest
+
+    @property
+    def processes(self) -> int:
+        return dist.get_world_size(self.group)
+
+    def gather(self, *columns: Tensor) -> list[Tensor]:
+        """Return each column, (n,), as the whole group's, (processes * largest,), padded with 0."""
+        table = torch.stack([column.to(columns[0].dtype) for column in columns])
+        largest = self._largest(table)
+        padded = torch.nn.functional.pad(table, (0, largest - table.shape[1])).contiguous()
+        out = padded.new_empty(self.processes * padded.numel())
+        dist.all_gather_into_tensor(out, padded.reshape(-1), group=self.group)
+        parts = out.reshape(self.processes, len(columns), largest)
+        return list(parts.transpose(0, 1).reshape(len(columns), -1))
+
+    def own(self, pooled: Tensor, n: int) -> Tensor:
+        """Return this process's n entries of a pooled column."""
+        start = dist.get_rank(self.group) * (len(pooled) // self.processes)
+        return pooled[start : start + n]
+
+    def _largest(self, table: Tensor) -> int:
+        n = table.shape[1]
+        if self.largest is None:
+            size = torch.tensor([n], device=table.device)
+            sizes = size.new_empty(self.processes)
+            dist.all_gather_into_tensor(sizes, size, group=self.group)
+            return int(sizes.max())
+        return self.largest
+
+
+def pool_of(sync: Any) -> Pool | None:
+    """Return the pool for the argument `sync`: None, True, a process group, or a pool."""
+    if sync is None or sync is False:
+        return None
+    if isinstance(sync, Pool):
+        return sync
+    return Pool(None if sync is True else sync)

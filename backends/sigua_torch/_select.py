@@ -1,0 +1,123 @@
+"""From measured examples to their weights in Eq. 3, over one process or a group of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sigua import Method, Split
+from sigua.conditions import choose
+from sigua_torch._batch import INF, DeviceBatch, HostBatch
+from sigua_torch._flat import FlatRule
+from sigua_torch._pool import Pool
+
+
+class Examples(NamedTuple):
+    """A mini-batch as the rules see it; every entry has shape (n,) and no gradient."""
+
+    ranked: Tensor
+    """What ranks an example: its loss without class weights."""
+    valid: Tensor | None = None
+    """bool: who takes part; None for everybody."""
+    shares: Tensor | None = None
+    """Each example's part of the plain criterion's denominator; None for 1 each."""
+    sums: Tensor | None = None
+    """1'T^-1 l, where the rule asks for it."""
+    trusted: Tensor | Split | None = None
+
+
+@dataclass
+class Selector:
+    """Applies a method's rule.
+
+    Args:
+        method: whose condition decides.
+        mean: divide by the plain criterion's denominator.
+        pool: the processes whose mini-batches are one; None for this process alone.
+    """
+
+    method: Method
+    mean: bool
+    pool: Pool | None = None
+
+    def __post_init__(self) -> None:
+        self._flat = FlatRule(self.method, self.mean) if FlatRule.applies(self.method) else None
+
+    def __call__(
+        self, examples: Examples, numbers: tuple[Any, ...], items: Any, on_host: bool
+    ) -> tuple[Tensor, Split | Tensor, bool]:
+        """Return the factors of Eq. 3, (n,), who is good and bad, and whether no loss is infinite.
+
+        Args:
+            examples: the mini-batch.
+            numbers: gamma and the condition's.
+            items: what to divide by instead of the denominator; None for that.
+            on_host: whether a number may be read off a tensor.
+
+        The masks are a `Split`, or codes for `to_split`.
+        """
+        ranked, valid, shares, *_ = examples
+        everyone = valid is None and shares is None and self.pool is None and items is None
+        if on_host and everyone and self._flat is not None and len(ranked):
+            found = self._flat(ranked, numbers)
+            if found is not None:
+                return *found, True
+        n = len(ranked)
+        if self.pool is not None:
+            examples = self._pooled(examples, self.pool)
+            ranked, valid, shares, *_ = examples
+        size: Any = len(ranked)
+        if valid is not None:
+            ranked = ranked.masked_fill(~valid, INF)
+            size = int(valid.sum()) if on_host else valid.sum()
+        batch = (HostBatch if on_host else DeviceBatch)(
+            ranked, size, examples.trusted, examples.sums
+        )
+        split = choose(self.method.condition, batch, numbers[1:])
+        weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
+        if self.mean:
+            weights = weights / _or_one(self._denominator(shares, size, items))
+        if self.pool is not None:
+            own = self.pool.own
+            weights, split = own(weights, n), Split(own(split.good, n), own(split.bad, n))
+        return weights, split, False
+
+    def _denominator(self, shares: Tensor | None, size: Any, items: Any) -> Any:
+        if items is not None:
+            return items
+        total = size if shares is None else shares.sum()
+        # Gradients are averaged over the processes, and are to sum up to the whole's.
+        return total if self.pool is None else total / self.pool.processes
+
+    def _weights(
+        self, split: Split, gamma: Any, shares: Tensor | None, size: Any, dtype: torch.dtype
+    ) -> Tensor:
+        good, bad = split.good.to(dtype), split.bad.to(dtype)
+        if self.method.separate:
+            total = size if shares is None else shares.sum()
+            good = good * (total / _or_one((good if shares is None else good * shares).sum()))
+            bad = bad * (total / _or_one((bad if shares is None else bad * shares).sum()))
+        weights: Tensor = good - gamma * bad
+        return weights
+
+    def _pooled(self, examples: Examples, pool: Pool) -> Examples:
+        """Return the examples of all processes; padding takes no part."""
+        ranked, valid, shares, sums, trusted = examples
+        valid = torch.ones_like(ranked, dtype=torch.bool) if valid is None else valid
+        marks = trusted if isinstance(trusted, Split) else (trusted,)
+        columns = [shares, sums, *marks]
+        given = [column for column in columns if column is not None]
+        ranked, valid, *rest = pool.gather(ranked, valid, *given)
+        found = iter(rest)
+        shares, sums, *masks = (None if column is None else next(found) for column in columns)
+        masks = [None if mask is None else mask.bool() for mask in masks]
+        pooled = Split(*masks) if isinstance(trusted, Split) else masks[0]
+        return Examples(ranked, valid.bool(), shares, sums, pooled)
+
+
+def _or_one(number: Any) -> Any:
+    """Return a denominator, or 1 where it is 0 and so is everything above it."""
+    return number.where(number != 0, 1.0) if isinstance(number, Tensor) else number or 1
