@@ -43,8 +43,9 @@ class FlatRule:
             losses: float, (n,), n > 0, without gradient.
             numbers: gamma and the condition's numbers.
         """
-        if self._key != (len(losses), losses.dtype, numbers):
-            self._prepare(len(losses), losses.dtype, numbers)
+        n = losses.shape[0]
+        if self._key != (n, losses.dtype, numbers):
+            self._prepare(n, losses.dtype, numbers)
         if isinstance(self.condition, SmallLoss):
             largest, limits = self._order_statistics(losses)
         else:
@@ -56,7 +57,7 @@ class FlatRule:
         return self._table[codes], codes
 
     def _order_statistics(self, losses: Tensor) -> tuple[Tensor, Tensor]:
-        if len(losses) <= SORT_UP_TO:
+        if losses.shape[0] <= SORT_UP_TO:
             ordered = losses.sort().values
             return ordered[-1], ordered[self._places]
         limits = [losses.kthvalue(count).values for count in self._counts]

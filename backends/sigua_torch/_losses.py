@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,8 +31,7 @@ def is_index(logits: Tensor, target: Tensor) -> bool:
     return target.ndim < logits.ndim
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(NamedTuple):
     """The loss at the label, and its extension to signed weights on all classes.
 
     Args:
@@ -110,7 +109,7 @@ class Correction(nn.Module):
         self.over_classes = getattr(method.condition, "over", None) == "classes"
         self._make_tables(torch.float32, torch.device("cpu"))
 
-    def forward(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
+    def losses(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
         """Return what is optimised, a loss per example."""
         if self.T is None or self.kind == "none":
             return measure.at_label(logits, target)

@@ -44,6 +44,8 @@ class Selector:
     pool: Pool | None = None
 
     def __post_init__(self) -> None:
+        # Of the last training call; here, for a module's own attributes are slow to set.
+        self.found: Split | Tensor | None = None
         self._flat = FlatRule(self.method, self.mean) if FlatRule.applies(self.method) else None
 
     def __call__(
@@ -61,7 +63,7 @@ class Selector:
         """
         ranked, valid, shares, *_ = examples
         everyone = valid is None and shares is None and self.pool is None and items is None
-        if on_host and everyone and self._flat is not None and len(ranked):
+        if on_host and everyone and self._flat is not None and ranked.shape[0]:
             found = self._flat(ranked, numbers)
             if found is not None:
                 return *found, True

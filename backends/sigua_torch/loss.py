@@ -91,7 +91,6 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.method = method
         self.base = base
         self.check_labels = check_labels
-        self._split: Split | Tensor | None = None
         self._select = Selector(method, mean=reduction == "mean", pool=pool_of(sync))
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
@@ -100,9 +99,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
     @property
     def split(self) -> Split | None:
         """Who was good and bad in the last training call: boolean masks with a loss's shape."""
-        if isinstance(self._split, Tensor):
-            return to_split(self._split)
-        return self._split
+        found = self._select.found
+        return to_split(found) if isinstance(found, Tensor) else found
 
     @property
     def epoch(self) -> float:
@@ -163,14 +161,14 @@ class SIGUALoss(nn.CrossEntropyLoss):
         shares = self._shares(input, target, valid)
         examples = Examples(*map(_flattened, (ranked, valid, shares, sums, trusted)))
         weights, split, finite = self._select(examples, numbers, num_items_in_batch, on_host)
-        self._split = _shaped(split, losses)
+        self._select.found = _shaped(split, losses)
         if on_host:
             self._warn_if_too_small(losses.numel())
         if not finite:  # an infinite loss says nothing; a NaN stays NaN, even times 0
             losses = losses.masked_fill(losses.detach() == INF, 0.0)
         if self.reduction == "none":
             return losses * weights.reshape(losses.shape)
-        return torch.dot(losses.reshape(-1), weights)
+        return torch.dot(losses if losses.ndim == 1 else losses.reshape(-1), weights)
 
     def _valid(self, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
         """Return which class indices take part; None if it is known that all do."""
@@ -218,16 +216,16 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """Return the losses, what ranks them, and their class sums if the rule asks for those."""
         weight = None if self.weight is None else self.weight.to(logits.dtype)
         measure = Measure(weight, self.label_smoothing, self.base)
-        losses = self.correction(measure, logits, target)
+        losses = self.correction.losses(measure, logits, target)
         if self.base is not None:
             _check.per_example(losses, logits, target)
         ranked = losses.detach()
-        if weight is not None:
+        sums = None
+        if weight is not None or self.correction.sums is not None:
             measure = Measure(None, self.label_smoothing, self.base)
             with torch.no_grad():
-                ranked = self.correction(measure, logits, target)
-        with torch.no_grad():
-            sums = self.correction.class_sums(measure, logits)
+                ranked = self.correction.losses(measure, logits, target)
+                sums = self.correction.class_sums(measure, logits)
         if valid is not None:
             losses = losses.masked_fill(~valid, 0.0)
         return losses, ranked, sums
@@ -258,11 +256,11 @@ def _flattened(part: Any) -> Any:
     """Return a tensor or a pair of masks as one column each."""
     if isinstance(part, Split):
         return Split(*(mask.reshape(-1) for mask in part))
-    return None if part is None else part.reshape(-1)
+    return part if part is None or part.ndim == 1 else part.reshape(-1)
 
 
 def _shaped(split: Split | Tensor, like: Tensor) -> Split | Tensor:
     """Undo `_flattened`."""
     if isinstance(split, Split):
         return Split(*(mask.reshape(like.shape) for mask in split))
-    return split.reshape(like.shape)
+    return split if like.ndim == 1 else split.reshape(like.shape)
