@@ -1,0 +1,128 @@
+"""Per-example losses of a compiled Keras loss, at the label and against every class.
+
+Predictions have shape (n, k), or (n, 1) for one sigmoid unit, which makes two classes. Labels are
+integers (n,) or (n, 1), or one-hot (n, k). Losses are float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from sigua import checks
+
+Tensor = Any
+Loss = Any
+
+_SPARSE = keras.losses.sparse_categorical_crossentropy
+_DENSE = keras.losses.categorical_crossentropy
+_BINARY = keras.losses.binary_crossentropy
+_CATEGORICAL = (
+    keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.CategoricalCrossentropy,
+)
+
+
+def num_classes(y_pred: Tensor) -> int:
+    return max(y_pred.shape[-1], 2)
+
+
+def is_dense(y_true: Tensor, y_pred: Tensor) -> bool:
+    """Return whether labels are rows with an entry per class."""
+    k = y_pred.shape[-1]
+    return len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] == k and k > 1
+
+
+def squeeze_labels(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """Return labels of shape (n, 1) as (n,) where there are k > 1 predictions.
+
+    Some losses of Keras broadcast (n, 1) against (n, k) into (n, n) without a word.
+    """
+    column = len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] == 1
+    return ops.squeeze(y_true, -1) if column and y_pred.shape[-1] != 1 else y_true
+
+
+def label_index(y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """Return labels as int32, shape (n,); of one-hot rows their class."""
+    if is_dense(y_true, y_pred):
+        return ops.cast(ops.argmax(y_true, axis=-1), "int32")
+    return ops.reshape(ops.cast(y_true, "int32"), (-1,))
+
+
+def resolve(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Loss:
+    """Return a loss object or function for what was given to `compile`."""
+    if str(loss).lower() not in ("crossentropy", "ce"):
+        return keras.losses.get(loss)
+    if y_pred.shape[-1] == 1:
+        return _BINARY
+    return _DENSE if is_dense(y_true, y_pred) else _SPARSE
+
+
+def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """Return the loss of each example, shape (n,), with gradient.
+
+    Raises:
+        ValueError: the loss has reduced its examples away, or has several values per example.
+    """
+    # As `keras.losses.Loss.__call__` does, but never in half precision, where labels above 256
+    # (bfloat16) or 2048 (float16) are wrong and losses tie.
+    y_true = ops.convert_to_tensor(y_true, dtype="float32")
+    y_pred = ops.convert_to_tensor(y_pred, dtype="float32")
+    if isinstance(loss, keras.losses.Loss):
+        losses = loss.call(y_true, y_pred)
+    else:
+        expand = y_pred.shape[-1] == 1 and len(y_true.shape) == len(y_pred.shape) - 1
+        losses = loss(ops.expand_dims(y_true, -1) if expand else y_true, y_pred)
+    losses = ops.convert_to_tensor(losses, dtype="float32")
+    if len(losses.shape) == 2 and losses.shape[-1] == 1:
+        losses = ops.squeeze(losses, -1)
+    if len(losses.shape) != 1:
+        came = f"shape {tuple(losses.shape)} came for predictions {tuple(y_pred.shape)}"
+        advice = "predict (batch, classes), with a loss that does not average over the batch"
+        raise checks.refuse("loss", "must return one value per example", came, advice)
+    return losses
+
+
+def every_class(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    """Return the loss against every class, shape (n, k), with gradient.
+
+    A cross-entropy costs O(n k) in all; any other loss is called once per class.
+    """
+    if is_cross_entropy(loss, y_pred):
+        return -log_probabilities(y_pred, is_logits(loss))
+    k = num_classes(y_pred)
+    nothing = ops.zeros_like(ops.convert_to_tensor(y_true, dtype="float32"))
+    labels = ops.eye(k, dtype="float32") if is_dense(y_true, y_pred) else range(k)
+    return ops.stack([per_example(loss, nothing + labels[j], y_pred) for j in range(k)], axis=-1)
+
+
+def is_logits(loss: Loss) -> bool:
+    return bool(getattr(loss, "from_logits", False))
+
+
+def is_cross_entropy(loss: Loss, y_pred: Tensor) -> bool:
+    """Return whether the loss is minus the logarithm of the label's probability."""
+    if getattr(loss, "label_smoothing", 0):
+        return False
+    if y_pred.shape[-1] == 1:
+        return loss is _BINARY or type(loss) is keras.losses.BinaryCrossentropy
+    return loss is _SPARSE or loss is _DENSE or type(loss) in _CATEGORICAL
+
+
+def log_probabilities(y_pred: Tensor, from_logits: bool) -> Tensor:
+    """Return log p, shape (n, k)."""
+    logits = y_pred if from_logits else None
+    if logits is None and keras.config.backend() == "tensorflow":
+        # Its own losses, and no other backend's, look behind a softmax or a sigmoid.
+        logits = getattr(y_pred, "_keras_logits", None)
+    one_unit = y_pred.shape[-1] == 1
+    if logits is not None:
+        logits = ops.cast(logits, "float32")
+        if one_unit:
+            logits = ops.concatenate([ops.zeros_like(logits), logits], axis=-1)
+        return ops.log_softmax(logits, axis=-1)
+    p = ops.cast(y_pred, "float32")
+    p = ops.concatenate([1 - p, p], axis=-1) if one_unit else p / ops.sum(p, -1, keepdims=True)
+    return ops.log(ops.clip(p, keras.config.epsilon(), 1 - keras.config.epsilon()))

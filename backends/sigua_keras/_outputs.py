@@ -1,0 +1,80 @@
+"""Which of a model's outputs is trained with SIGUA, and its part of labels, losses and weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import tree
+
+from sigua import checks
+
+
+class Output:
+    """One place in the structure of predictions: a dict, a list, a tuple, or a lone tensor.
+
+    Args:
+        wanted: the name of an output, its index, or None if there is one only.
+        y_pred: the model's predictions.
+        names: the model's output names, if it has some.
+
+    Raises:
+        ValueError: several outputs and none was named, no such output, or nested outputs.
+    """
+
+    def __init__(self, wanted: str | int | None, y_pred: Any, names: list[str] | None) -> None:
+        self.mapping = isinstance(y_pred, dict)
+        if isinstance(y_pred, dict):
+            self.names: list[Any] = sorted(y_pred)  # the order in which Keras flattens a dict
+        else:
+            count = len(y_pred) if tree.is_nested(y_pred) else 1
+            self.names = list(names) if names and len(names) == count else list(range(count))
+        self.lone = not tree.is_nested(y_pred)
+        self.index = self._find(wanted)
+        if tree.is_nested(self.of("y_pred", y_pred)):
+            rule = "must be one of a flat dict, list or tuple of outputs"
+            raise checks.refuse("output", rule, "nested outputs came", "flatten the outputs")
+
+    def _find(self, wanted: str | int | None) -> int:
+        if wanted is None and len(self.names) == 1:
+            return 0
+        if wanted in self.names:
+            return self.names.index(wanted)
+        if isinstance(wanted, int) and not self.mapping and 0 <= wanted < len(self.names):
+            return wanted
+        listed = ", ".join(repr(name) for name in self.names)
+        came = "the model has several" if wanted is None else f"{wanted!r} came"
+        advice = f"try output={self.names[0]!r}"
+        raise checks.refuse("output", f"must be one of {listed}", came, advice)
+
+    def of(self, what: str, structure: Any, index: int | None = None) -> Any:
+        """Return this output's part; what is not nested is the same for every output.
+
+        Raises:
+            ValueError: a list of another length than the outputs'.
+        """
+        index = self.index if index is None else index
+        if isinstance(structure, dict):
+            return structure.get(self.names[index])
+        if isinstance(structure, (list, tuple)):
+            if len(structure) != len(self.names):
+                came = f"{len(structure)} came for {len(self.names)} outputs"
+                raise checks.refuse(what, "must have an entry per output", came, "or give a dict")
+            return structure[index]
+        return structure
+
+    def put(self, structure: Any, part: Any) -> Any:
+        """Return the structure with another part here."""
+        if isinstance(structure, dict):
+            return {**structure, self.names[self.index]: part}
+        if isinstance(structure, (list, tuple)):
+            parts = [part if i == self.index else item for i, item in enumerate(structure)]
+            return parts if isinstance(structure, list) else tuple(parts)
+        return part
+
+    def spread(self, weights: Any, part: Any) -> Any:
+        """Return sample weights in the structure of the predictions, with another part here."""
+        if self.lone:
+            return part
+        every = range(len(self.names))
+        parts = [self.of("sample_weight", weights, i) if i != self.index else part for i in every]
+        return dict(zip(self.names, parts, strict=True)) if self.mapping else parts

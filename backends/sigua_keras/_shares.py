@@ -1,0 +1,92 @@
+"""What the compiled step reads and counts: kept in two metrics, for Keras carries those along.
+
+A number that a callback changes on a loss or on a model is frozen into the compiled step on
+TensorFlow and JAX. The variables of a metric that the model tracks are not, on any backend.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from sigua import Method, Split, checks
+
+Tensor = Any
+
+
+class Share(keras.metrics.Metric):
+    """The share of the epoch's examples that a mask held; `numbers` outlive `reset_state`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, dtype="float32")
+        self.count = self.add_variable((), "zeros", name="count")
+        self.total = self.add_variable((), "zeros", name="total")
+
+    def update_state(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: a training step of one's own updates every metric with (y, y_pred)."""
+
+    def add(self, mask: Tensor, size: Tensor) -> None:
+        self.count.assign_add(ops.sum(ops.cast(mask, "float32")))
+        self.total.assign_add(ops.cast(size, "float32"))
+
+    def result(self) -> Tensor:
+        return ops.divide_no_nan(self.count, self.total)
+
+    def reset_state(self) -> None:
+        for variable in (self.count, self.total):
+            variable.assign(ops.zeros((), dtype="float32"))
+
+
+class Shares:
+    """The metrics `sigua_good` and `sigua_bad`, the first of which carries the epoch's numbers.
+
+    Args:
+        method: whose schedules are followed.
+    """
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        self.good, self.bad = Share("sigua_good"), Share("sigua_bad")
+        # Not `add_variable`: what is assigned to those is divided by the number of replicas.
+        self.good.numbers = [_variable(i, value) for i, value in enumerate(method.at(0))]
+
+    @property
+    def metrics(self) -> tuple[Share, Share]:
+        return self.good, self.bad
+
+    def count(self, split: Split, size: Tensor) -> None:
+        self.good.add(split.good, size)
+        self.bad.add(split.bad, size)
+
+    def set_epoch(self, epoch: float) -> None:
+        """Begin an epoch: write its numbers; nothing changes if a schedule's value is refused."""
+        values = self.method.at(epoch)
+        for variable, value in zip(self.good.numbers, values, strict=True):
+            if isinstance(value, float) and "int" in variable.dtype:
+                came = f"{value!r} came at epoch {epoch:g} and an integer at epoch 0"
+                raise checks.refuse("condition", "numbers must keep their type", came, "use floats")
+        for variable, value in zip(self.good.numbers, values, strict=True):
+            variable.assign(value)
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def numbers(self) -> tuple[Tensor, ...]:
+        """Return gamma and the condition's numbers as tensors: int32 (exact) or float32."""
+        return tuple(
+            ops.cast(ops.convert_to_tensor(v), "int32" if "int" in v.dtype else "float32")
+            for v in self.good.numbers
+        )
+
+
+def _variable(i: int, value: float) -> keras.Variable:
+    # "int" is int64 on TensorFlow, which keeps int32 variables off accelerators.
+    return keras.Variable(
+        value,
+        dtype="int" if isinstance(value, int) else "float32",
+        trainable=False,
+        autocast=False,
+        aggregation="only_first_replica",
+        name=f"number_{i}",
+    )

@@ -1,0 +1,80 @@
+"""`SIGUALoss`, a Keras loss for methods that do not change from epoch to epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from sigua import Method, checks
+from sigua_keras import _losses
+from sigua_keras._correction import Correction
+from sigua_keras._objective import weigh
+from sigua_keras.callback import require_method
+
+
+@keras.saving.register_keras_serializable(package="sigua")
+class SIGUALoss(keras.losses.Loss):
+    """A loss that trains with a `sigua` method without an epoch, such as `sigua.sigua_bc(T)`.
+
+    For `compile`, and for loops of your own around `tf.GradientTape`, `jax.grad` or `backward()`.
+    A loss does not know whether it is training: compiled, it is the validation loss, too. The
+    callback `SIGUA` leaves that alone, and takes every method.
+
+    Args:
+        method: what to train with; without a schedule.
+        loss: what measures an example: a name, a function or an object of `keras.losses`.
+        reduction: as for any loss of Keras; "mean_with_sample_weight" is refused.
+        name: of the loss.
+
+    Raises:
+        ValueError: the method has a schedule; a reduction that divides by signed weights.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        loss: Any = "sparse_categorical_crossentropy",
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "sigua_loss",
+    ) -> None:
+        require_method(method)
+        if method.horizon > 0:
+            rule = "must not change from epoch to epoch, which a loss does not know"
+            advice = "use the callback, sigua_keras.SIGUA(method)"
+            raise checks.refuse("method", rule, f"{method!r} came", advice)
+        if reduction == "mean_with_sample_weight":
+            rule = "must not divide by the sum of the weights, which are signed here"
+            came = "'mean_with_sample_weight' came"
+            raise checks.refuse("reduction", rule, came, "use 'sum_over_batch_size'")
+        super().__init__(name=name, reduction=reduction, dtype="float32")
+        self.method, self.loss = method, loss
+        self._correction = Correction(method)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Return the objective of a mini-batch.
+
+        Args:
+            y_true: labels, integers (n,) or (n, 1), or one-hot (n, k).
+            y_pred: predictions, (n, k), or (n, 1) for one sigmoid unit.
+            sample_weight: (n,); scales but does not rank, and 0 takes no rank. For `sigua.Known`
+                its sign says who is good.
+        """
+        y_true = _losses.squeeze_labels(keras.ops.convert_to_tensor(y_true), y_pred)
+        loss = _losses.resolve(self.loss, y_true, y_pred)
+        numbers = self.method.at(0)
+        done = weigh(self.method, self._correction, numbers, loss, y_true, y_pred, sample_weight)
+        return super().__call__(done.losses, done.losses, sample_weight=done.weights)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return y_pred  # already measured, by `__call__`
+
+    def get_config(self) -> dict[str, Any]:
+        loss = keras.saving.serialize_keras_object(self.loss)
+        return super().get_config() | {"method": self.method.to_dict(), "loss": loss}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SIGUALoss:
+        method = Method.from_dict(config["method"])
+        loss = keras.saving.deserialize_keras_object(config["loss"])
+        return cls(**config | {"method": method, "loss": loss})

@@ -1,0 +1,94 @@
+"""Who is ranked against whom when a mini-batch is shared out, on two devices made of one CPU."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+BACKEND = keras.config.backend()
+
+COMMON = """
+import keras, numpy as np, sigua
+from sigua_keras import SIGUA
+
+METHOD = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.25, warmup=2)
+rng = np.random.default_rng(0)
+x = rng.normal(size=(32, 5)).astype("float32")
+y = rng.integers(0, 3, 32)
+
+def train(weights=None):
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, activation="softmax")])
+    if weights is not None:
+        model.set_weights(weights)
+    start = model.get_weights()
+    model.compile(keras.optimizers.SGD(1.0), "sparse_categorical_crossentropy")
+    history = model.fit(
+        x, y, batch_size=32, epochs=4, shuffle=False, verbose=0, callbacks=[SIGUA(METHOD)]
+    )
+    return start, model, history.history
+"""
+
+MIRRORED = """
+import tensorflow as tf
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+two = [tf.config.LogicalDeviceConfiguration() for _ in range(2)]
+tf.config.set_logical_device_configuration(cpu, two)
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    start, model, history = train()
+assert strategy.num_replicas_in_sync == 2
+# Each replica ranks its own 16: floor(16 * rho) + 1 of them are good, twice.
+np.testing.assert_allclose(history["sigua_good"], [1, 26 / 32, 18 / 32, 18 / 32])
+np.testing.assert_allclose(history["sigua_bad"], [0, 6 / 32, 8 / 32, 8 / 32])
+
+# The step is that of two mini-batches of 16, averaged.
+kernel, bias = start
+for epoch in range(4):
+    gradients = []
+    for half in (slice(0, 16), slice(16, 32)):
+        logits = x[half].astype("float64") @ kernel + bias
+        step = sigua.reference.step(METHOD, logits, y[half], epoch)
+        gradients.append((x[half].T @ step.gradient / 2, step.gradient.sum(0) / 2))
+    kernel = kernel - sum(g[0] for g in gradients)
+    bias = bias - sum(g[1] for g in gradients)
+np.testing.assert_allclose(model.get_weights()[0], kernel, rtol=0, atol=1e-5)
+np.testing.assert_allclose(model.get_weights()[1], bias, rtol=0, atol=1e-5)
+"""
+
+PARALLEL = """
+import jax
+
+assert len(jax.devices()) == 2
+start, single, alone = train()
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+_, model, history = train(start)
+np.testing.assert_allclose(history["sigua_good"], [1, 25 / 32, 17 / 32, 17 / 32])
+np.testing.assert_allclose(history["sigua_bad"], [0, 7 / 32, 8 / 32, 8 / 32])
+np.testing.assert_allclose(history["loss"], alone["loss"], rtol=1e-5)
+for a, b in zip(single.get_weights(), model.get_weights(), strict=True):
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
+"""
+
+
+def run(code):
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    environment = os.environ | {"XLA_FLAGS": flags}
+    done = subprocess.run(
+        [sys.executable, "-c", COMMON + code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="tf.distribute is TensorFlow's")
+def test_mirrored_strategy_selects_per_replica():
+    """Under MirroredStrategy, each replica ranks its own part; gradients are averaged."""
+    run(MIRRORED)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="Keras distributes data on JAX")
+def test_data_parallel_selects_globally():
+    """Under DataParallel, the whole mini-batch is ranked: as on a single device."""
+    run(PARALLEL)

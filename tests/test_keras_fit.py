@@ -1,0 +1,477 @@
+"""The callback in `fit`: the schedule in the compiled step, and a model left as it was."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+
+import sigua
+from sigua_keras import SIGUA
+
+# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+BACKEND = keras.config.backend()
+METHOD = sigua.sigua_sl(noise_rate=0.6, delta=0.25, gamma=0.25, warmup=6)
+N = 40
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(N, 5)).astype("float32"), rng.integers(0, 3, N)
+
+
+class Counting(keras.layers.Layer):
+    """Counts how often the training step is traced (or run, if it is eager)."""
+
+    def __init__(self):
+        super().__init__()
+        self.traces = 0
+
+    def call(self, inputs, training=None):
+        self.traces += bool(training)
+        return inputs
+
+
+def sequential():
+    return keras.Sequential([keras.layers.Dense(3, activation="softmax")])
+
+
+def functional():
+    inputs = keras.Input((5,))
+    hidden = keras.layers.Dense(4, activation="tanh")(inputs)
+    return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(hidden))
+
+
+class Subclassed(keras.Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = keras.layers.Dense(3, activation="softmax")
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+
+def built():
+    model = Subclassed()
+    model(np.zeros((1, 5), "float32"))
+    return model
+
+
+def trained():
+    model = compiled(functional())
+    model.fit(np.ones((N, 5), "float32"), np.zeros(N), verbose=0)
+    return model
+
+
+def compiled(model, **kwargs):
+    kwargs = {"metrics": ["accuracy"]} | kwargs
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", **kwargs)
+    return model
+
+
+def shares(method, epochs, sizes=(N,), start=0):
+    """Return the shares that untied losses must give, per epoch, by the paper's inequalities."""
+    good, bad = [], []
+    for t in range(start, epochs):
+        keep, reach = (parts / 1e9 for parts in method.condition.at(t))
+        # floor(n * rate) + 1 losses have at most n * rate smaller ones, and never more than n.
+        counts = [[min(int(n * rate + 1e-6) + 1, n) for n in sizes] for rate in (keep, reach)]
+        good.append(sum(counts[0]) / sum(sizes))
+        bad.append((sum(counts[1]) - sum(counts[0])) / sum(sizes))
+    return np.array([good, bad])
+
+
+def shown(history):
+    return np.array([history.history["sigua_good"], history.history["sigua_bad"]])
+
+
+@pytest.mark.parametrize("make", [sequential, functional, Subclassed, built, trained])
+def test_any_kind_of_model_follows_the_schedule(make, data):
+    """Built or not, trained or not, the model is trained on the shares of the schedule."""
+    model = make()
+    model = model if model.compiled else compiled(model)
+    history = model.fit(*data, batch_size=N, epochs=8, verbose=0, callbacks=[SIGUA(METHOD)])
+    np.testing.assert_allclose(shown(history), shares(METHOD, 8), rtol=1e-6)
+
+
+MODES = [{}, {"jit_compile": True}, {"jit_compile": False}, {"run_eagerly": True}]
+
+
+@pytest.mark.parametrize("mode", MODES if BACKEND != "torch" else MODES[2:], ids=str)
+def test_the_schedule_reaches_the_step_without_a_retrace(mode, data):
+    """In 12 epochs the step is traced once, and once more for a smaller last batch at most."""
+    counting = Counting()
+    model = compiled(keras.Sequential([counting, *sequential().layers]), **mode)
+    model.build((None, 5))
+    history = model.fit(*data, batch_size=16, epochs=12, verbose=0, callbacks=[SIGUA(METHOD)])
+    np.testing.assert_allclose(shown(history), shares(METHOD, 12, (16, 16, 8)), rtol=1e-6)
+    eager = "run_eagerly" in mode or (BACKEND != "tensorflow" and mode.get("jit_compile") is False)
+    assert counting.traces == 36 if eager else counting.traces <= 2
+
+
+class Graphs(keras.callbacks.Callback):
+    """Counts the graphs that torch.compile has made by the end of each epoch."""
+
+    def on_train_begin(self, logs=None):
+        self.counts = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        from torch._dynamo.utils import counters
+
+        self.counts.append(counters["stats"]["unique_graphs"])
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="what jit_compile=True means on PyTorch")
+@pytest.mark.filterwarnings("ignore")  # torch.compile and Keras's own step under it warn a lot
+def test_torch_compile_is_not_asked_twice(data):
+    """With `jit_compile=True` on PyTorch, the schedule makes no graph after the first epoch."""
+    model, graphs = compiled(sequential(), jit_compile=True), Graphs()
+    model.build((None, 5))
+    history = model.fit(
+        *data, batch_size=16, epochs=12, verbose=0, callbacks=[SIGUA(METHOD), graphs]
+    )
+    np.testing.assert_allclose(shown(history), shares(METHOD, 12, (16, 16, 8)), rtol=1e-6)
+    assert 0 < graphs.counts[0] == graphs.counts[-1]
+
+
+@pytest.mark.skipif(BACKEND == "torch", reason="Keras has no steps_per_execution on PyTorch")
+def test_several_steps_per_execution(data):
+    """The schedule reaches every step of an execution."""
+    model = compiled(sequential(), steps_per_execution=3)
+    history = model.fit(*data, batch_size=16, epochs=8, verbose=0, callbacks=[SIGUA(METHOD)])
+    np.testing.assert_allclose(shown(history), shares(METHOD, 8, (16, 16, 8)), rtol=1e-6)
+
+
+def test_an_unknown_batch_size(data):
+    """Batches whose size is not known when the step is traced are counted when it runs."""
+    x, y = data
+    sizes = (7, 12, 12, 9)
+    ends = np.cumsum(sizes)
+
+    def batches():
+        while True:
+            for size, end in zip(sizes, ends, strict=True):
+                yield x[end - size : end], y[end - size : end]
+
+    feed = batches()
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        rows = tf.TensorSpec((None, 5), tf.float32), tf.TensorSpec((None,), tf.int64)
+        feed = tf.data.Dataset.from_generator(batches, output_signature=rows)
+    model = compiled(sequential())
+    model.build((None, 5))
+    callbacks = [SIGUA(METHOD)]
+    history = model.fit(
+        feed, steps_per_epoch=4, epochs=8, shuffle=False, verbose=0, callbacks=callbacks
+    )
+    np.testing.assert_allclose(shown(history), shares(METHOD, 8, sizes), rtol=1e-6)
+
+
+def cross_entropy(model, x, y):
+    p = keras.ops.convert_to_numpy(model(x))
+    return -np.log(p[np.arange(len(y)), y]).mean()
+
+
+def test_validation_evaluation_and_logs_stay_plain(data):
+    """`val_loss` is the plain loss, and no `val_` log and no evaluation knows of SIGUA."""
+    model = compiled(sequential())
+    history = model.fit(
+        *data, epochs=3, validation_data=data, verbose=0, callbacks=[SIGUA(METHOD)]
+    ).history
+    own = {"loss", "accuracy"}
+    assert set(history) == own | {"val_loss", "val_accuracy", "sigua_good", "sigua_bad"}
+    assert history["val_loss"][-1] == pytest.approx(cross_entropy(model, *data), rel=1e-5)
+    assert set(model.evaluate(*data, verbose=0, return_dict=True)) == own
+
+
+def trains_plainly(model, data):
+    """Assert that nothing of SIGUA is left in any way of using the model."""
+    x, y = data
+    plain = cross_entropy(model, x, y)
+    assert model.evaluate(x, y, verbose=0, return_dict=True).keys() == {"loss", "accuracy"}
+    logs = model.train_on_batch(x, y, return_dict=True)
+    assert logs.keys() == {"loss", "accuracy"}
+    assert float(logs["loss"]) == pytest.approx(plain, rel=1e-5)
+    plain = cross_entropy(model, x, y)
+    history = model.fit(x, y, batch_size=N, verbose=0).history
+    assert history.keys() == {"loss", "accuracy"}
+    assert history["loss"][0] == pytest.approx(plain, rel=1e-5)
+    assert "compute_loss" not in vars(model)
+    assert not any(metric.name.startswith("sigua") for metric in model.metrics)
+
+
+@pytest.mark.parametrize("make", [functional, built])
+def test_after_fit_the_model_is_as_it_was(make, data):
+    """A later `fit`, `evaluate` or `train_on_batch` is plain."""
+    model = compiled(make())
+    model.fit(*data, initial_epoch=9, epochs=11, verbose=0, callbacks=[SIGUA(METHOD)])
+    trains_plainly(model, data)
+
+
+class Interrupt(keras.callbacks.Callback):
+    def __init__(self, error, where):
+        super().__init__()
+        setattr(self, where, self.interrupt)
+        self.error = error
+
+    def interrupt(self, index, logs=None):
+        if index == 1:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("where", ["on_train_batch_begin", "on_epoch_end", "on_epoch_begin"])
+def test_an_interrupted_fit_leaves_the_model_as_it_was(error, where, data):
+    """Whatever ends `fit`, the next use of the model is plain, and so is the next `fit`."""
+    model = compiled(functional())
+    callbacks = [SIGUA(METHOD), Interrupt(error, where)]
+    with pytest.raises(error):
+        model.fit(*data, batch_size=16, initial_epoch=0, epochs=9, verbose=0, callbacks=callbacks)
+    trains_plainly(model, data)
+
+
+def test_after_an_interruption_the_same_callback_can_start_again(data):
+    """Interrupted and resumed with `initial_epoch`, training goes on in its schedule."""
+    model = compiled(functional())
+    callback = SIGUA(METHOD)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(
+            *data,
+            batch_size=N,
+            epochs=9,
+            verbose=0,
+            callbacks=[callback, Interrupt(KeyboardInterrupt, "on_epoch_end")],
+        )
+    history = model.fit(
+        *data, batch_size=N, initial_epoch=2, epochs=8, verbose=0, callbacks=[callback]
+    )
+    np.testing.assert_allclose(shown(history), shares(METHOD, 8, start=2), rtol=1e-6)
+
+
+def test_standard_training_is_plain_training(data):
+    """With everything good, the weights after `fit` are those of a plain `fit`."""
+    one, other = (compiled(functional()) for _ in range(2))
+    other.set_weights(one.get_weights())
+    for model, callbacks in ((one, []), (other, [SIGUA(sigua.standard())])):
+        model.fit(*data, epochs=5, shuffle=False, verbose=0, callbacks=callbacks)
+    for a, b in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
+
+
+def test_backup_and_restore_resumes_the_schedule(data, tmp_path):
+    """A run that is restarted goes on with the numbers of the epoch where it stopped."""
+    model = compiled(functional())
+    backup = str(tmp_path / "backup")
+    callbacks = [keras.callbacks.BackupAndRestore(backup), SIGUA(METHOD)]
+    with pytest.raises(RuntimeError):
+        model.fit(
+            *data,
+            batch_size=N,
+            epochs=8,
+            verbose=0,
+            callbacks=[*callbacks, Interrupt(RuntimeError, "on_epoch_begin")],
+        )
+    callbacks = [keras.callbacks.BackupAndRestore(backup), SIGUA(METHOD)]
+    history = model.fit(*data, batch_size=N, epochs=8, verbose=0, callbacks=callbacks)
+    np.testing.assert_allclose(shown(history), shares(METHOD, 8, start=1), rtol=1e-6)
+
+
+def test_the_usual_callbacks_work_beside_it(data, tmp_path):
+    """EarlyStopping, ReduceLROnPlateau, CSVLogger and ModelCheckpoint see plain val_ metrics."""
+    model = compiled(functional())
+    path, log = str(tmp_path / "best.keras"), tmp_path / "log.csv"
+    model.fit(
+        *data,
+        batch_size=N,
+        epochs=6,
+        validation_data=data,
+        verbose=0,
+        callbacks=[
+            keras.callbacks.ModelCheckpoint(path, monitor="val_loss", save_best_only=True),
+            keras.callbacks.EarlyStopping(
+                monitor="val_loss", min_delta=9, patience=3, restore_best_weights=True
+            ),
+            keras.callbacks.ReduceLROnPlateau(monitor="val_loss", min_delta=9, patience=1),
+            SIGUA(METHOD),
+            keras.callbacks.CSVLogger(str(log)),
+        ],
+    )
+    with log.open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4  # the first is the best there can be, and three more were waited for
+    np.testing.assert_allclose([float(row["sigua_good"]) for row in rows], shares(METHOD, 4)[0])
+    assert float(keras.ops.convert_to_numpy(model.optimizer.learning_rate)) < 0.01
+    best = keras.models.load_model(path)
+    losses = [float(row["val_loss"]) for row in rows]
+    assert best.evaluate(*data, verbose=0)[0] == pytest.approx(min(losses), rel=1e-5)
+
+
+def test_a_saved_model_does_not_contain_sigua(data, tmp_path):
+    """Saved while it trains or after, the file loads without this package's objects."""
+    model, path = compiled(functional()), str(tmp_path / "model.keras")
+    save = keras.callbacks.ModelCheckpoint(path)
+    model.fit(*data, epochs=2, verbose=0, callbacks=[SIGUA(METHOD), save])
+    loaded = keras.models.load_model(path)
+    assert "sigua" not in str(loaded.get_config()) + str(loaded.get_compile_config())
+    assert loaded.count_params() == model.count_params()
+    np.testing.assert_array_equal(
+        loaded.predict(data[0], verbose=0), model.predict(data[0], verbose=0)
+    )
+    trains_plainly(loaded, data)
+
+
+class Evaluate(keras.callbacks.Callback):
+    """Looks at the plain loss in the middle and at the end of each epoch."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.data, self.seen = data, []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen.append(self.model.evaluate(*self.data, verbose=0, return_dict=True))
+
+
+def test_an_evaluation_inside_fit_does_not_disturb_training(data):
+    """A callback that evaluates sees the plain loss, and training goes on as scheduled."""
+    model, look = compiled(functional()), Evaluate(data)
+    history = model.fit(*data, batch_size=N, epochs=8, verbose=0, callbacks=[look, SIGUA(METHOD)])
+    np.testing.assert_allclose(shown(history), shares(METHOD, 8), rtol=1e-6)
+    assert all(logs.keys() == {"loss", "accuracy"} for logs in look.seen)
+
+
+def test_attach_set_epoch_detach_in_a_loop_of_ones_own(data):
+    """`train_on_batch` follows `set_epoch`; evaluation between is plain; `detach` ends it."""
+    counting = Counting()
+    model = compiled(keras.Sequential([counting, *sequential().layers]))
+    model.build((None, 5))
+    callback = SIGUA(METHOD)
+    callback.attach(model)
+    for t in range(8):
+        callback.set_epoch(t)
+        logs = model.train_on_batch(*data, return_dict=True)
+        seen = np.array([[float(logs["sigua_good"])], [float(logs["sigua_bad"])]])
+        np.testing.assert_allclose(seen, shares(METHOD, t + 1, start=t), rtol=1e-6)
+        plain = cross_entropy(model, *data)
+        logs = model.test_on_batch(*data, return_dict=True)
+        assert float(logs["loss"]) == pytest.approx(plain, rel=1e-5)
+        assert logs.keys() == {"loss", "accuracy"}
+        if t == 0:
+            first = counting.traces
+    assert BACKEND == "torch" or counting.traces == first
+    callback.detach()
+    trains_plainly(model, data)
+
+
+def test_attach_serves_short_fits_with_validation(data):
+    """Attached, repeated fits keep the epoch that was set, in each of their epochs."""
+    model = compiled(functional())
+    callback = SIGUA(METHOD)
+    callback.attach(model)
+    for t in (3, 6):
+        callback.set_epoch(t)
+        history = model.fit(*data, batch_size=N, epochs=2, validation_data=data, verbose=0)
+        expected = shares(METHOD, t + 1, start=t).repeat(2, axis=1)
+        np.testing.assert_allclose(shown(history), expected, rtol=1e-6)
+        assert history.history["val_loss"][-1] == pytest.approx(
+            cross_entropy(model, *data), rel=1e-5
+        )
+    callback.detach()
+    trains_plainly(model, data)
+
+
+def test_two_at_once_are_refused(data):
+    """A second SIGUA is refused in a sentence, and the model is left clean."""
+    model = compiled(functional())
+    with pytest.raises(ValueError, match=r"^model: a model has one SIGUA at a time"):
+        model.fit(*data, verbose=0, callbacks=[SIGUA(METHOD), SIGUA(sigua.standard())])
+    assert "compute_loss" not in vars(model)
+    trains_plainly(model, data)
+
+
+def test_set_epoch_needs_a_model_and_an_epoch(data):
+    """`set_epoch` is refused before `attach`, and for a negative epoch."""
+    callback = SIGUA(METHOD)
+    with pytest.raises(ValueError, match=r"^SIGUA: must be attached"):
+        callback.set_epoch(1)
+    callback.attach(compiled(functional()))
+    with pytest.raises(ValueError, match=r"^epoch: "):
+        callback.set_epoch(-1)
+
+
+class Whole:
+    """Breaks its promise: an integer at epoch 0 and a fraction later."""
+
+    def at(self, epoch):
+        return (int(epoch) if epoch < 1 else 0.5,)
+
+    def split(self, batch, low):
+        good = batch.losses <= batch.smallest(low)
+        return sigua.Split(good, ~good)
+
+
+def test_numbers_that_change_their_type_are_refused(data):
+    """A rule whose integer becomes a fraction is refused, not truncated."""
+    model = compiled(functional())
+    with pytest.raises(ValueError, match=r"^condition: numbers must keep their type"):
+        model.fit(*data, epochs=2, verbose=0, callbacks=[SIGUA(sigua.custom(Whole()))])
+
+
+def test_frozen_layers_of_a_pretrained_network(data):
+    """On top of a frozen `keras.applications` network, only the head learns, on the schedule."""
+    base = keras.applications.MobileNet(
+        (32, 32, 3), alpha=0.25, include_top=False, weights=None, pooling="avg"
+    )
+    base.trainable = False
+    # With its random weights the features vanish, and the losses would tie.
+    base.set_weights([6 * w if w.ndim == 4 else w for w in base.get_weights()])
+    model = compiled(keras.Sequential([base, keras.layers.Dense(3, activation="softmax")]))
+    images = np.random.default_rng(0).normal(size=(12, 32, 32, 3)).astype("float32")
+    before = [w.copy() for w in base.get_weights()]
+    history = model.fit(
+        images,
+        np.arange(12) % 3,
+        batch_size=12,
+        initial_epoch=3,
+        epochs=5,
+        verbose=0,
+        callbacks=[SIGUA(METHOD)],
+    )
+    np.testing.assert_allclose(shown(history), shares(METHOD, 5, (12,), start=3), rtol=1e-6)
+    for a, b in zip(before, base.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+class OldStyle(Subclassed):
+    """Overrides `compute_loss` as it was before Keras 3.3, without `training`."""
+
+    def compute_loss(self, x, y, y_pred, sample_weight):
+        return super().compute_loss(x, y, y_pred, sample_weight)
+
+
+def test_a_compute_loss_without_training_is_understood(data):
+    """An override from before Keras 3.3 is trained with SIGUA and validated plainly."""
+    model = compiled(OldStyle())
+    history = model.fit(
+        *data, batch_size=N, epochs=8, validation_data=data, verbose=0, callbacks=[SIGUA(METHOD)]
+    )
+    np.testing.assert_allclose(shown(history), shares(METHOD, 8), rtol=1e-6)
+    plain = cross_entropy(model, *data)
+    assert history.history["val_loss"][-1] == pytest.approx(plain, rel=1e-5)
+
+
+class OwnMetrics(Subclassed):
+    @property
+    def metrics(self):
+        return []
+
+
+def test_metrics_that_hide_the_schedule_are_refused(data):
+    """A `metrics` property that leaves Keras's list out is refused, for JAX would freeze rho."""
+    model = compiled(OwnMetrics(), metrics=None)
+    with pytest.raises(ValueError, match=r"^metrics: .*super\(\)\.metrics"):
+        model.fit(*data, verbose=0, callbacks=[SIGUA(METHOD)])
+    assert "compute_loss" not in vars(model)

@@ -1,0 +1,444 @@
+"""What one training step of Keras does: masks, gradients and the value of the loss."""
+
+import keras
+import numpy as np
+import pytest
+
+import sigua
+from sigua import TransitionMatrix, reference
+from sigua.conditions import choose
+from sigua_keras import SIGUA
+from sigua_keras._batch import Batch
+
+# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+EPS = float(np.finfo(np.float32).eps)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Shift(keras.layers.Layer):
+    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
+
+    def __init__(self, shape, penalty=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
+        self.penalty = penalty
+        if penalty:
+            self.extra = self.add_weight(shape=(), initializer="ones", name="extra")
+
+    def call(self, inputs):
+        if self.penalty:
+            self.add_loss(self.penalty * self.extra)
+        return inputs + self.shift
+
+
+def step(method, inputs, labels, loss, epoch=0, activation=None, compile=None, **kwargs):
+    """Return the gradient with respect to the inputs, and the logs, of one step of `fit`."""
+    inputs = np.asarray(inputs, dtype="float32")
+    layer = Shift(inputs.shape, penalty=kwargs.pop("penalty", 0.0))
+    model = keras.Sequential([layer, keras.layers.Activation(activation or "linear")])
+    model.compile(keras.optimizers.SGD(1.0), loss, **(compile or {}))
+    history = model.fit(
+        inputs,
+        np.asarray(labels),
+        batch_size=len(inputs),
+        initial_epoch=epoch,
+        epochs=epoch + 1,
+        shuffle=False,
+        verbose=0,
+        callbacks=[SIGUA(method)],
+        **kwargs,
+    )
+    logs = {name: values[-1] for name, values in history.history.items()}
+    if layer.penalty:
+        logs["extra"] = keras.ops.convert_to_numpy(layer.extra.value)
+    return -keras.ops.convert_to_numpy(layer.shift.value).astype("float64"), logs
+
+
+def first(y_true, y_pred):
+    """A loss that is its prediction, so that a test can choose the losses."""
+    return y_pred[:, 0]
+
+
+def signed(method, losses, epoch=0, **kwargs):
+    """Return the signed weights that training gave to these losses."""
+    losses = np.asarray(losses, dtype="float32")
+    gradient, logs = step(method, losses[:, None], np.zeros(len(losses)), first, epoch, **kwargs)
+    return gradient[:, 0] * len(losses), logs
+
+
+@pytest.fixture
+def mini_batch():
+    rng = np.random.default_rng(0)
+    return rng.normal(scale=2, size=(32, 4)).astype("float32"), rng.integers(0, 4, 32)
+
+
+def close(actual, expected, factor=8.0):
+    """Assert gradients equal within a few roundings of the largest that n examples allow."""
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=factor * EPS / len(expected))
+
+
+def test_golden_small_loss_masks(golden_small_loss):
+    """On tensors of the backend the rules choose as every golden vector does."""
+    for v in golden_small_loss:
+        losses = keras.ops.convert_to_tensor(np.array(v["losses"], dtype="float32"))
+        batch = Batch(losses, keras.ops.ones_like(losses, dtype="bool"))
+        condition = sigua.SmallLoss(v["noise_rate"], v["delta"], v["warmup"], v["variant"])
+        numbers = [keras.ops.convert_to_tensor(part, "int32") for part in condition.at(v["epoch"])]
+        split = choose(condition, batch, tuple(numbers))
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(split.good), v["good"])
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(split.bad), v["bad"])
+
+
+def test_golden_small_loss_in_the_compiled_step(golden_small_loss):
+    """The compiled step of `fit` chooses and adds up as the golden vectors do."""
+    picked = [v for v in golden_small_loss if v["gamma"] and "inf" not in v["losses"]]
+    for v in picked[::7]:
+        method = sigua.sigua_sl(v["noise_rate"], v["delta"], v["gamma"], v["warmup"], v["variant"])
+        weights, logs = signed(method, v["losses"], v["epoch"])
+        np.testing.assert_array_equal(weights > 0, v["good"])
+        np.testing.assert_array_equal(weights < 0, v["bad"])
+        atol = 8 * EPS * np.abs(v["losses"]).max()
+        np.testing.assert_allclose(logs["loss"], v["objective"], rtol=0, atol=atol)
+
+
+@pytest.mark.filterwarnings("ignore:over='classes':UserWarning")  # the vectors hold such a T
+def test_golden_backward_gradients_and_objectives(golden_backward):
+    """The golden vectors of the corrected losses come out of the compiled step."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    fires = [v for v in golden_backward if v["over"] == "classes" and not all(v["good"])]
+    for v in golden_backward[::4] + fires:  # all matrices and rules; each vector is a compilation
+        T = TransitionMatrix(v["transition"])
+        condition = sigua.NonNegative(v["over"])
+        method = sigua.custom(condition, v["gamma"], "backward", T)
+        gradient, logs = step(method, v["logits"], v["labels"], loss)
+        scale = np.abs(T.inverse).max()
+        close(gradient / scale, v["gradient"] / scale)
+        atol = 8 * EPS * np.abs(v["corrected"]).max()
+        np.testing.assert_allclose(logs["loss"], v["objective"], rtol=0, atol=atol)
+        assert logs["sigua_good"] == pytest.approx(np.mean(v["good"]))
+        assert logs["sigua_bad"] == pytest.approx(1 - np.mean(v["good"]))
+
+
+SPARSE = keras.losses.SparseCategoricalCrossentropy
+DENSE = keras.losses.CategoricalCrossentropy
+T = TransitionMatrix([[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.6, 0.1], [0, 0, 0.4, 0.6]])
+SYMMETRIC = TransitionMatrix.symmetric(0.4, 4)
+
+
+def short(method):
+    return repr(method).partition("(")[0]
+
+
+METHODS = [
+    sigua.standard(),
+    sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=10),
+    sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=10, variant="official"),
+    sigua.backward_correction(T),
+    sigua.sigua_bc(T, gamma=0.5),
+    sigua.sigua_bc(SYMMETRIC, gamma=0.5),
+    sigua.nn_backward_correction(SYMMETRIC, over="batch"),
+    sigua.forward_correction(T),
+    sigua.forward_correction(SYMMETRIC),
+    sigua.custom(sigua.SmallLoss(0.5, 0.25, 0), 0.25, "forward", T),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=short)
+def test_gradients_equal_the_reference(method, mini_batch):
+    """The gradient of one step is the reference's, for every kind of method."""
+    logits, labels = mini_batch
+    gradient, logs = step(method, logits, labels, SPARSE(from_logits=True), epoch=6)
+    expected = reference.step(method, logits, labels, epoch=6)
+    close(gradient, expected.gradient, factor=32)
+    assert logs["loss"] == pytest.approx(expected.objective, rel=1e-5)
+    assert logs["sigua_good"] == pytest.approx(expected.split.good.mean())
+    assert logs["sigua_bad"] == pytest.approx(expected.split.bad.mean())
+
+
+def one_hot(labels):
+    return np.eye(4, dtype="float32")[labels]
+
+
+def column(labels):
+    return labels[:, None]
+
+
+@pytest.mark.parametrize(
+    ("loss", "activation", "form"),
+    [
+        ("sparse_categorical_crossentropy", "softmax", np.asarray),
+        ("sparse_categorical_crossentropy", "softmax", column),
+        ("categorical_crossentropy", "softmax", one_hot),
+        ("crossentropy", "softmax", np.asarray),
+        ("crossentropy", "softmax", one_hot),
+        (SPARSE(), "softmax", np.asarray),
+        (SPARSE(from_logits=True), None, column),
+        (DENSE(from_logits=True), None, one_hot),
+        ("SparseCategoricalCrossentropy", "softmax", np.asarray),
+        (keras.losses.sparse_categorical_crossentropy, "softmax", np.asarray),
+    ],
+)
+@pytest.mark.parametrize("method", [METHODS[1], METHODS[4], METHODS[7]], ids=short)
+def test_cross_entropies_and_labels_of_every_form(loss, activation, form, method, mini_batch):
+    """Names, functions and objects, probabilities and logits, and labels of any shape agree."""
+    logits, labels = mini_batch
+    compile = {"run_eagerly": True}
+    gradient, _ = step(method, logits, form(labels), loss, 6, activation, compile)
+    close(gradient, reference.step(method, logits, labels, epoch=6).gradient, factor=64)
+
+
+@pytest.mark.parametrize("form", [np.asarray, column])
+@pytest.mark.parametrize(
+    ("loss", "activation"),
+    [
+        ("binary_crossentropy", "sigmoid"),
+        ("crossentropy", "sigmoid"),
+        (keras.losses.BinaryCrossentropy(from_logits=True), None),
+    ],
+)
+@pytest.mark.parametrize(
+    "method",
+    [
+        sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0),
+        sigua.sigua_bc(TransitionMatrix([[0.8, 0.2], [0.4, 0.6]])),
+        sigua.forward_correction(TransitionMatrix([[0.8, 0.2], [0.4, 0.6]])),
+    ],
+    ids=short,
+)
+def test_one_sigmoid_unit_is_two_classes(loss, activation, form, method):
+    """Binary cross-entropy on one unit z equals the reference on the logits (0, z)."""
+    rng = np.random.default_rng(1)
+    z, labels = rng.normal(size=(16, 1)).astype("float32"), rng.integers(0, 2, 16)
+    compile = {"run_eagerly": True}
+    gradient, _ = step(method, z, form(labels), loss, 0, activation, compile)
+    expected = reference.step(method, np.concatenate([0 * z, z], axis=1), labels)
+    close(gradient, expected.gradient[:, 1:], factor=64)
+
+
+@pytest.mark.parametrize("form", [np.asarray, column])
+def test_generalised_cross_entropy_is_ranked_by_itself(form, mini_batch):
+    """Any per-example loss is ranked; labels (n, 1) do not broadcast into n x n losses."""
+    logits, labels = mini_batch
+    method = METHODS[1]
+    loss = keras.losses.CategoricalGeneralizedCrossEntropy(q=0.5)
+    gradient, _ = step(method, logits, form(labels), loss, 6, "softmax")
+    p = np.exp(reference.log_softmax(logits))
+    of_label = p[np.arange(32), labels][:, None]
+    split = reference.split(method, 2 * (1 - np.sqrt(of_label[:, 0])), epoch=6)
+    weights = sigua.signed_weights(split, 0.25)[:, None]
+    close(gradient, weights / 32 * np.sqrt(of_label) * (p - one_hot(labels)), factor=16)
+
+
+def test_backward_correction_of_a_smoothed_cross_entropy(mini_batch):
+    """Label smoothing is part of the loss that is corrected."""
+    logits, labels = mini_batch
+    loss = DENSE(from_logits=True, label_smoothing=0.2)
+    _, logs = step(sigua.backward_correction(T), logits, one_hot(labels), loss)
+    plain = reference.every_class(logits)
+    table = 0.8 * plain + 0.2 * plain.mean(axis=1, keepdims=True)
+    expected = (table @ T.inverse.T)[np.arange(32), labels].mean()
+    assert logs["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("form", [np.asarray, one_hot])
+def test_backward_correction_of_any_loss_calls_it_once_per_class(form, mini_batch):
+    """The corrected loss of a loss that is no cross-entropy is T^-1 times its values per class."""
+    logits, labels = mini_batch
+    squared = keras.losses.MeanSquaredError()
+    if form is np.asarray:  # (1 - p_y)^2, which takes class indices
+
+        def squared(y_true, y_pred):
+            index = keras.ops.one_hot(keras.ops.cast(y_true, "int32"), 4)
+            return (1 - keras.ops.sum(index * y_pred, axis=-1)) ** 2
+
+    _, logs = step(sigua.backward_correction(T), logits, form(labels), squared, 0, "softmax")
+    p = np.exp(reference.log_softmax(logits))
+    table = (1 - p) ** 2
+    if form is one_hot:
+        table = np.stack([((p - np.eye(4)[j]) ** 2).mean(axis=1) for j in range(4)], axis=1)
+    expected = (table @ T.inverse.T)[np.arange(32), labels].mean()
+    assert logs["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("matrix", [T, SYMMETRIC], ids=["dense", "symmetric"])
+def test_forward_correction_of_any_loss_hands_it_noisy_predictions(matrix, mini_batch):
+    """A loss that is no cross-entropy gets T'p."""
+    logits, labels = mini_batch
+    loss = keras.losses.CategoricalGeneralizedCrossEntropy(q=0.5)
+    _, logs = step(sigua.forward_correction(matrix), logits, labels, loss, 0, "softmax")
+    noisy = np.exp(reference.log_softmax(logits)) @ matrix.rows
+    expected = (2 * (1 - np.sqrt(noisy[np.arange(32), labels]))).mean()
+    assert logs["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [METHODS[2], METHODS[4]], ids=short)
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_sample_weights_scale_and_do_not_rank(method, shape, mini_batch):
+    """Weights multiply the gradient of each example; those of weight 0 take no rank."""
+    logits, labels = mini_batch
+    weight = np.linspace(0, 3, 32).round(1)
+    weight[::3] = 0
+    kept = weight > 0
+    gradient, logs = step(
+        method, logits, labels, SPARSE(from_logits=True), 6, sample_weight=weight.reshape(shape)
+    )
+    expected = reference.step(method, logits[kept], labels[kept], epoch=6)
+    close(gradient[kept], expected.gradient * (weight[kept, None] * kept.mean()), factor=64)
+    assert not gradient[~kept].any()
+    assert logs["sigua_good"] == pytest.approx(expected.split.good.mean())
+
+
+def test_class_weights_scale_and_do_not_rank(mini_batch):
+    """A rare class with a large weight does not look mislabelled; class weight 0 takes no rank."""
+    logits, labels = mini_batch
+    by_class = {0: 0.0, 1: 1.0, 2: 5.0, 3: 0.5}
+    weight = np.array([by_class[y] for y in labels])
+    kept = weight > 0
+    loss = SPARSE(from_logits=True)
+    gradient, _ = step(METHODS[1], logits, labels, loss, 6, class_weight=by_class)
+    expected = reference.step(METHODS[1], logits[kept], labels[kept], epoch=6).gradient
+    close(gradient[kept], expected * (weight[kept, None] * kept.mean()), factor=64)
+
+
+def test_an_ignored_class_takes_no_rank(mini_batch):
+    """Examples of `ignore_class` are not ranked, and the mean is over the others, as in Keras."""
+    logits, labels = mini_batch
+    kept = labels != 3
+    loss = SPARSE(from_logits=True, ignore_class=3)
+    gradient, _ = step(METHODS[1], logits, labels, loss, 6)
+    expected = reference.step(METHODS[1], logits[kept], labels[kept], epoch=6).gradient
+    close(gradient[kept], expected, factor=16)
+    assert not gradient[~kept].any()
+
+
+@pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=short)
+def test_added_losses_are_kept_whole(method, mini_batch):
+    """What `add_loss` and regularisers add is neither signed nor weighed."""
+    logits, labels = mini_batch
+    loss = SPARSE(from_logits=True)
+    gradient, logs = step(method, logits, labels, loss, 6, penalty=3.0)
+    expected = reference.step(method, logits, labels, epoch=6)
+    close(gradient, expected.gradient, factor=64)
+    assert logs["loss"] == pytest.approx(expected.objective + 3.0, rel=1e-5)
+    assert logs["extra"] == 1.0 - 3.0
+
+
+@pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=short)
+def test_reduction_and_loss_weights_stay_the_users(method, mini_batch):
+    """A sum is a sum, and a loss weight multiplies it."""
+    logits, labels = mini_batch
+    loss = SPARSE(from_logits=True, reduction="sum")
+    gradient, _ = step(method, logits, labels, loss, 6, compile={"loss_weights": 0.5})
+    expected = reference.step(method, logits, labels, epoch=6).gradient
+    close(gradient / 16, expected, factor=64)
+
+
+def test_known_reads_the_sign_of_the_sample_weight():
+    """Plus is good, minus is bad, the magnitude scales, and 0 is neither."""
+    marks = [1.0, -1.0, 2.0, -0.5, 0.0]
+    weights, logs = signed(
+        sigua.custom(sigua.Known(), gamma=0.25), np.ones(5), sample_weight=np.array(marks)
+    )
+    np.testing.assert_array_equal(weights.astype("float32"), [1.0, -0.25, 2.0, -0.125, 0.0])
+    assert logs["sigua_good"] == 0.5
+    assert logs["sigua_bad"] == 0.5
+
+
+class Between:
+    """A rule of a user's own, with numbers of the epoch."""
+
+    def at(self, epoch):
+        return 0.5 + epoch, 2.5
+
+    def split(self, batch, low, high):
+        return sigua.Split(batch.losses <= low, batch.losses > high)
+
+
+def test_a_condition_of_ones_own_needs_no_registration():
+    """A rule written with operators works in the compiled step, and sees the epoch's numbers."""
+    weights, _ = signed(sigua.custom(Between(), gamma=0.5), [0.1, 1.0, 2.0, 3.0], epoch=1)
+    np.testing.assert_array_equal(weights, [1, 1, 0, -0.5])
+
+
+def test_nan_reaches_the_user():
+    """A NaN loss makes the objective NaN, though the example is neither good nor bad."""
+    _, logs = signed(sigua.sigua_sl(0.5, delta=0.25, warmup=0), [1.0, np.nan, 3.0, 4.0])
+    assert np.isnan(logs["loss"])
+    assert logs["sigua_good"] == 0.75
+
+
+def test_nan_takes_the_last_rank():
+    """NaN does not poison the order: while everything is good, every other example is."""
+    _, logs = signed(sigua.sigua_sl(0.5, delta=0.25), [1.0, np.nan, 3.0, np.nan], epoch=0)
+    assert logs["sigua_good"] == 0.5
+
+
+def test_the_mean_of_the_batch_is_over_those_who_take_part():
+    """`over="batch"` leaves out who has weight 0: the others decide whether all are bad."""
+    confident, labels = 9 * one_hot(np.arange(4)), np.arange(4)
+    weight = np.array([1.0, 1.0, 0.0, 0.0])
+    labels[2:] = 0  # huge losses, of those that take no part
+    method = sigua.sigua_bc(SYMMETRIC, over="batch")
+    corrected = reference.step(method, confident, labels).losses
+    assert corrected[weight > 0].mean() < 0 < corrected.mean()
+    loss = SPARSE(from_logits=True)
+    _, logs = step(method, confident, labels, loss, sample_weight=weight)
+    assert (logs["sigua_good"], logs["sigua_bad"]) == (0, 1)
+
+
+def test_an_infinite_loss_is_not_hidden_and_takes_the_last_rank():
+    """An infinite loss is neither good nor bad; Keras's own weighting turns it into NaN."""
+    _, logs = signed(sigua.standard(), [1.0, np.inf, 3.0, 4.0])
+    assert np.isnan(logs["loss"])
+    assert logs["sigua_good"] == 0.75
+
+
+@pytest.mark.parametrize("method", METHODS[:3], ids=short)
+def test_a_single_example_is_good(method):
+    """A mini-batch of one is trained on, whatever the rate."""
+    weights, _ = signed(method, [2.0])
+    np.testing.assert_array_equal(weights, [1.0])
+
+
+@pytest.mark.parametrize("method", METHODS, ids=short)
+def test_a_batch_without_weight_changes_nothing(method, mini_batch):
+    """If all weights are 0, the loss is 0 and so is the gradient."""
+    logits, labels = mini_batch
+    loss = SPARSE(from_logits=True)
+    gradient, logs = step(method, logits, labels, loss, 6, sample_weight=np.zeros(32))
+    assert logs["loss"] == 0
+    assert not gradient.any()
+    assert logs["sigua_good"] == 0
+
+
+def scalar(y_true, y_pred):
+    return keras.ops.mean(y_pred)
+
+
+def test_what_cannot_be_trained_is_refused_in_a_sentence(mini_batch):
+    """Each mistake is named, with what came and what to try."""
+    logits, labels = mini_batch
+    method, loss = METHODS[1], SPARSE(from_logits=True)
+    with pytest.raises(ValueError, match=r"^loss: .*none came"):
+        step(method, logits, labels, None)
+    with pytest.raises(ValueError, match=r"^loss: must return one value per example"):
+        step(method, logits, labels, scalar)
+    with pytest.raises(ValueError, match=r"^loss: .*reduction='mean_with_sample_weight'"):
+        step(method, logits, labels, SPARSE(reduction="mean_with_sample_weight"))
+    with pytest.raises(ValueError, match=r"^T: .*T has 3 and the predictions have 4"):
+        step(sigua.sigua_bc(TransitionMatrix.symmetric(0.2, 3)), logits, labels, loss)
+    with pytest.raises(ValueError, match=r"^sample_weight: .*none came"):
+        step(sigua.custom(sigua.Known()), logits, labels, loss)
+    with pytest.raises(ValueError, match=r"^loss: a correction ignores no class"):
+        step(METHODS[4], logits, labels, SPARSE(from_logits=True, ignore_class=3))
+    with pytest.raises(ValueError, match=r"^method: must be a method"):
+        SIGUA("sigua_sl")
+
+
+def test_images_of_labels_are_refused():
+    """Predictions (B, H, W, C) are not supported: an example is one row of classes."""
+    maps, labels = np.zeros((2, 3, 3, 4), "float32"), np.zeros((2, 3, 3), "int32")
+    with pytest.raises(ValueError, match=r"^loss: .*predictions \(.*3, 3, 4\).*\(batch, classes\)"):
+        step(METHODS[1], maps, labels, SPARSE(from_logits=True))
