@@ -37,9 +37,16 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session
+def estimates(session: nox.Session) -> None:
+    """How far off are the estimates of the noise rate and of T, and what do they cost?"""
+    install(session, "torch", "demo")
+    session.run("python", "examples/estimates.py", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Does everything that this machine can run work? Core, PyTorch, and Keras on its backends."""
-    install(session, "test", "torch", "keras", "demo")
+    install(session, "test", "torch", "keras", "examples")
     run_tests(session, "core torch demo")
     for backend in KERAS_BACKENDS:
         run_tests(session, "keras", KERAS_BACKEND=backend)

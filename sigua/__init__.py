@@ -8,6 +8,7 @@ The core is NumPy alone and is the spec; `sigua_torch` and `sigua_keras` train w
 from sigua import reference
 from sigua._method import Method
 from sigua.conditions import AllGood, Batch, Condition, Known, NonNegative, SmallLoss
+from sigua.diagnostics import LabelIssues, label_margins, rank_label_issues
 from sigua.estimate import estimate_noise_rate, estimate_transition, label_losses
 from sigua.methods import (
     backward_correction,
@@ -39,6 +40,7 @@ __all__ = [
     "Condition",
     "Knots",
     "Known",
+    "LabelIssues",
     "Method",
     "NonNegative",
     "SmallLoss",
@@ -53,10 +55,12 @@ __all__ = [
     "forward_correction",
     "keep_rate",
     "label_losses",
+    "label_margins",
     "mapped_transition",
     "nn_backward_correction",
     "objective",
     "random_transition",
+    "rank_label_issues",
     "rate_to_count",
     "rate_to_parts",
     "reference",

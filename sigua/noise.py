@@ -131,7 +131,7 @@ def replace_inputs(
     [1, 2, -2]
     """
     rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share to replace")
-    x, foreign = np.array(x), np.asarray(foreign)
+    x, foreign = np.asarray(x).copy(), np.asarray(foreign)
     if x.ndim == 0 or x.shape[1:] != foreign.shape[1:] or foreign.ndim != x.ndim:
         came = f"{foreign.shape} came for x of {x.shape}"
         advice = "resize or crop them"

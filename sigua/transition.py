@@ -194,7 +194,7 @@ def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
 def _stochastic(rows: ArrayLike) -> Matrix:
     """Return a checked copy of `rows` in float64."""
     try:
-        array = np.array(rows, dtype=np.float64)
+        array = np.array(np.asarray(rows), dtype=np.float64)
     except (TypeError, ValueError) as error:
         advice = "give a row of numbers per true class"
         raise checks.refuse("rows", "must be a square matrix", str(error), advice) from None

@@ -209,6 +209,8 @@ def test_after_fit_the_model_is_as_it_was(make, data):
     """A later `fit`, `evaluate` or `train_on_batch` is plain."""
     model = compiled(make())
     model.fit(*data, initial_epoch=9, epochs=11, verbose=0, callbacks=[SIGUA(METHOD)])
+    assert not vars(model).keys() & {"compute_loss", "evaluate", "_sigua"}
+    assert not any(metric.name.startswith("sigua") for metric in model.metrics)
     trains_plainly(model, data)
 
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 import sigua
-from sigua import TransitionMatrix, corrupt_labels
+from sigua import (
+    TransitionMatrix,
+    corrupt_labels,
+    corrupt_labels_by_instance,
+    mapped_transition,
+    random_transition,
+    replace_inputs,
+)
 
 # Every draw below is seeded, so nothing is left to chance; the bounds say how far from its mean a
 # sound sample may lie. Five standard deviations are passed once in 1.7 million draws.
@@ -140,6 +147,14 @@ def test_a_class_that_the_dtype_cannot_hold_never_wraps_around(T, dtype):
     assert noisy.max() > y[0]
 
 
+def test_a_dtype_needs_to_hold_the_last_class_and_no_more():
+    """The largest uint8 is 255: enough for 256 classes, not for 257."""
+    y = np.zeros(9, dtype=np.uint8)
+    assert corrupt_labels(y, TransitionMatrix.pair(0.2, 256)).dtype == np.uint8
+    with pytest.raises(ValueError, match=r"^y: its dtype .* uint8 came for 257 classes; use y\.as"):
+        corrupt_labels(y, TransitionMatrix.symmetric(0.2, 257))
+
+
 def test_symmetric_noise_of_many_classes_builds_no_matrix():
     y = balanced(100_000, 1000)
     tracemalloc.start()
@@ -166,3 +181,260 @@ def test_symmetric_noise_of_many_classes_builds_no_matrix():
 def test_labels_that_are_no_classes_are_refused(T, y, message):
     with pytest.raises(ValueError, match=f"^y: .*{message}"):
         sigua.corrupt_labels(y, T)
+
+
+def test_a_column_and_one_hot_rows_are_refused_with_what_to_do():
+    for y in (np.array([[0], [3], [1]]), np.eye(4, dtype=int)):
+        with pytest.raises(ValueError, match=r"use y\.ravel\(\) on a column, y\.argmax\(1\) on"):
+            corrupt_labels(y, TransitionMatrix.symmetric(0.5, 4))
+        with pytest.raises(ValueError, match=r"use y\.ravel\(\) on a column, y\.argmax\(1\) on"):
+            corrupt_labels_by_instance(np.zeros((len(y), 2)), y, 0.5, 4)
+
+
+# Noise that depends on the instance.
+
+
+def instances(num_classes, size, width=5):
+    y = balanced(num_classes, size)
+    return np.random.default_rng(0).standard_normal((size, width)) + y[:, None] % 3, y
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.5, 0.95])
+@pytest.mark.parametrize(("num_classes", "size"), [(10, 100_000), (120, 120_000)])
+def test_the_realised_rate_of_noise_by_instance_is_the_nominal_one(rate, num_classes, size):
+    """Truncated to [0, 1], the mean rate would be .101 for a nominal .05: 74 deviations off."""
+    noisy = corrupt_labels_by_instance(*instances(num_classes, size), rate, num_classes, seed=1)
+    deviation = np.sqrt(rate * (1 - rate) / size)
+    assert abs((noisy != balanced(num_classes, size)).mean() - rate) < SIGMAS * deviation
+
+
+def test_noise_by_instance_at_the_ends_of_its_range():
+    x, y = instances(4, 1000)
+    assert np.array_equal(corrupt_labels_by_instance(x, y, 0.0, 4), y)
+    everyone = corrupt_labels_by_instance(x, y, 1.0, 4)
+    assert (everyone != y).all()
+    assert set(everyone) == {0, 1, 2, 3}
+
+
+def test_alike_inputs_of_a_class_are_mistaken_for_the_same_class():
+    """Long inputs make the softmax a maximum, so the direction alone decides."""
+    x = 1e4 * np.repeat(np.random.default_rng(1).standard_normal((2, 8)), 500, axis=0)
+    noisy = corrupt_labels_by_instance(x, np.zeros(1000, dtype=int), 1.0, 50, seed=0)
+    first, second = set(noisy[:500]), set(noisy[500:])
+    assert len(first) == len(second) == 1
+    assert first != second
+
+
+def test_a_blank_input_flips_to_every_other_class_alike():
+    """Their scores are all 0. Chi-square of 9 classes: 8 degrees of freedom, 42.70 has p = 1e-6."""
+    y = np.full(90_000, 3)
+    noisy = corrupt_labels_by_instance(np.zeros((90_000, 2)), y, 1.0, 10, seed=0)
+    counted = np.delete(np.bincount(noisy, minlength=10), 3)
+    assert counted.sum() == 90_000
+    assert ((counted - 10_000) ** 2 / 10_000).sum() < 42.70
+
+
+def test_to_which_class_one_flips_has_the_softmax_s_odds():
+    """Of one input and three classes: log odds of the two others are x @ (w1 - w2), normal.
+
+    Over the draws of W their variance is 2 |x|^2 = 0.5, and that of their estimates is larger by
+    1 / n1 + 1 / n2, which is 0.001 for even odds and below 0.004 for nearly all.
+    """
+    log_odds = []
+    for seed in range(2000):
+        noisy = corrupt_labels_by_instance(
+            np.full((4000, 1), 0.5), np.zeros(4000, dtype=int), 1.0, 3, seed=seed
+        )
+        log_odds.append(np.log((noisy == 1).sum() / (noisy == 2).sum()))
+    assert abs(np.mean(log_odds)) < SIGMAS * np.sqrt(0.5 / 2000)
+    assert abs(np.var(log_odds) - 0.5) < SIGMAS * 0.5 * np.sqrt(2 / 2000) + 0.004
+
+
+def test_flip_rates_spread_as_asked():
+    """Each flips with a rate of its own: no spread, or the rate's standard deviation of 0.1.
+
+    Seen through a generator whose uniform numbers are known: flipped are those below the rate.
+    """
+
+    class Fixed(np.random.Generator):
+        def random(self, size):
+            return np.full(size, 0.4)
+
+    def share(spread):
+        x, y = np.zeros((50_000, 1)), np.zeros(50_000, dtype=int)
+        generator = Fixed(np.random.PCG64(0))
+        return corrupt_labels_by_instance(x, y, 0.3, 2, generator, spread=spread).mean()
+
+    assert share(0.0) == 0.0
+    # Of a normal, 15.87 % lie more than one deviation above the mean and .135 % more than three,
+    # where it is cut off: (.15866 - .00135) / (1 - 2 * .00135) = .15773.
+    assert abs(share(0.1) - 0.15773) < SIGMAS * np.sqrt(0.15773 * 0.84227 / 50_000)
+    assert abs(share(1e6) - 1 / 3) < SIGMAS * np.sqrt(2 / 9 / 50_000)  # uniform on [0, .6]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
+def test_noise_by_instance_keeps_its_input_and_its_seed(dtype):
+    x, y = instances(4, 1000)
+    y = y.astype(dtype)
+    x.setflags(write=False)
+    y.setflags(write=False)
+    noisy = corrupt_labels_by_instance(x, y, 0.5, 4, seed=3)
+    assert noisy.dtype == dtype
+    assert noisy.flags.writeable
+    assert np.array_equal(noisy, corrupt_labels_by_instance(x, y, 0.5, 4, np.random.default_rng(3)))
+    assert not np.array_equal(noisy, corrupt_labels_by_instance(x, y, 0.5, 4, seed=4))
+
+
+def test_images_of_integers_and_empty_data_are_taken():
+    images = np.random.default_rng(0).integers(0, 255, (20, 3, 4), dtype=np.uint8)
+    y = balanced(4, 20)
+    flat = images.reshape(20, -1).astype(float)
+    noisy = corrupt_labels_by_instance(images, y, 0.5, 4)
+    assert np.array_equal(noisy, corrupt_labels_by_instance(flat, y, 0.5, 4))
+    assert corrupt_labels_by_instance(np.zeros((0, 3)), np.zeros(0, int), 0.5, 4).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x": [[1.0], [np.nan]]}, r"^x: must be finite, but x\[1\] is not"),
+        ({"x": [[1.0]]}, r"^x: must have an entry for each of y, but 1 came for 2"),
+        ({"y": [0, 3]}, r"^y: must lie in \[0, 3\), but y\[1\] is 3"),
+        ({"noise_rate": 20}, r"^noise_rate: must be a number in \[0, 1\], but 20 came"),
+        ({"num_classes": 1}, r"^num_classes: must be a whole number of at least 2"),
+        ({"spread": -0.1}, r"^spread: must be a number in \[0, inf\)"),
+    ],
+)
+def test_noise_by_instance_refuses_what_it_cannot_use(changed, message):
+    with pytest.raises(ValueError, match=message):
+        corrupt_labels_by_instance(
+            **({"x": [[1.0], [2.0]], "y": [0, 1], "noise_rate": 0.2, "num_classes": 3} | changed)
+        )
+
+
+# Open-set noise: inputs are replaced.
+
+
+@pytest.mark.parametrize(("size", "rate", "count"), [(100, 0.29, 29), (10, 0.4, 4), (7, 0.5, 3)])
+def test_the_share_of_replaced_inputs_is_exact(size, rate, count):
+    """In floating point, 100 * 0.29 is 28.999999999999996."""
+    x = np.arange(size)[:, None] * np.ones((1, 3))
+    noisy, replaced = replace_inputs(x, -np.ones((500, 3)), rate, seed=1)
+    assert replaced.sum() == count
+    assert np.array_equal(noisy[~replaced], x[~replaced])
+    assert (noisy[replaced] == -1).all()
+
+
+def test_foreign_inputs_are_used_once_as_long_as_there_are_enough():
+    x, foreign = np.zeros((100, 2)), np.arange(1.0, 51)[:, None] * np.ones((1, 2))
+    noisy, _ = replace_inputs(x, foreign, 0.5)
+    assert sorted(set(noisy[:, 0])) == list(range(51))
+    noisy, replaced = replace_inputs(x, foreign[:3], 0.5)
+    assert replaced.sum() == 50
+    assert set(noisy[:, 0]) == {0.0, 1.0, 2.0, 3.0}
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, object, "U5"])
+def test_any_array_of_inputs_is_copied_and_keeps_its_dtype(dtype):
+    x = np.array([["1", "2"], ["3", "4"], ["5", "6"]]).astype(dtype)
+    foreign = np.array([["7", "8"], ["9", "9"]]).astype(dtype)
+    for array in (x, foreign):
+        array.setflags(write=False)
+    noisy, replaced = replace_inputs(x, foreign, 0.67, seed=2)
+    assert noisy.dtype == x.dtype
+    assert replaced.tolist().count(True) == 2
+    assert np.array_equal(noisy[~replaced], x[~replaced])
+    assert {tuple(row) for row in noisy[replaced]} == {tuple(row) for row in foreign}
+    unchanged, nobody = replace_inputs(x, foreign[:0], 0.0)
+    assert np.array_equal(unchanged, x)
+    assert not nobody.any()
+
+
+def test_one_dimension_is_enough_and_another_seed_replaces_others():
+    x = np.arange(100)
+    noisy, replaced = replace_inputs(x, [-1], 0.5, seed=0)
+    assert np.array_equal(noisy < 0, replaced)
+    assert np.array_equal(replaced, replace_inputs(x, [-1], 0.5, np.random.default_rng(0))[1])
+    assert not np.array_equal(replaced, replace_inputs(x, [-1], 0.5, seed=1)[1])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"foreign": np.zeros((5, 2))}, r"^foreign: .*shape of an entry of x, but \(5, 2\) came"),
+        ({"foreign": np.zeros(3)}, r"^foreign: .*shape of an entry of x"),
+        ({"foreign": np.zeros((5, 3))}, r"^foreign: x's dtype must hold it, but float64 came for"),
+        ({"foreign": np.zeros((0, 3), np.float32)}, r"^foreign: must have an example"),
+        ({"noise_rate": 40}, r"^noise_rate: must be a number in \[0, 1\], but 40 came"),
+    ],
+)
+def test_open_set_noise_refuses_what_it_cannot_use(changed, message):
+    usual = {"foreign": np.zeros((5, 3), np.float32), "noise_rate": 0.5}
+    with pytest.raises(ValueError, match=message):
+        replace_inputs(np.zeros((4, 3), np.float32), **(usual | changed))
+
+
+# Matrices to corrupt by.
+
+
+def test_a_mapping_says_what_is_mistaken_for_what():
+    T = mapped_transition({0: 2, 2: 1}, 0.25, 4)
+    expected = [[0.75, 0, 0.25, 0], [0, 1, 0, 0], [0, 0.25, 0.75, 0], [0, 0, 0, 1]]
+    assert T.rows.tolist() == expected
+    every_one_to_the_next = mapped_transition({i: (i + 1) % 5 for i in range(5)}, 0.3, 5)
+    assert np.array_equal(every_one_to_the_next.rows, TransitionMatrix.pair(0.3, 5).rows)
+    assert np.array_equal(mapped_transition({}, 0.3, 3).rows, np.eye(3))
+    assert np.array_equal(mapped_transition({0: 1}, 0.0, 3).rows, np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("mapping", "rate", "message"),
+    [
+        ({0: 3}, 0.2, r"^mapping: must lie in \[0, 3\), but 3 came"),
+        ({-1: 1}, 0.2, r"^mapping: must be a whole number of at least 0, but -1 came"),
+        ({"cat": 1}, 0.2, r"^mapping: must be a whole number of at least 0, but 'cat' came"),
+        ({1: 1}, 0.2, r"^mapping: must name another class, but 1 came for 1"),
+        ({0: 1}, 20, r"^noise_rate: must be a number in \[0, 1\), but 20 came"),
+        ({0: 1, 1: 0}, 0.5, r"^rows: T must be invertible"),
+    ],
+)
+def test_a_mapping_that_is_none_is_refused(mapping, rate, message):
+    with pytest.raises(ValueError, match=message):
+        mapped_transition(mapping, rate, 3)
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10, 120])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.45, 0.6, 0.9])
+def test_a_random_matrix_has_the_trace_asked_for(num_classes, rate):
+    """For each rate the diagonal keeps within half of what is left to 0 or to 1."""
+    T = random_transition(num_classes, noise_rate=rate, seed=1).rows
+    assert T.trace() == pytest.approx(num_classes * (1 - rate), abs=1e-10)
+    assert (T >= 0).all()
+    again = random_transition(num_classes, trace=num_classes * (1 - rate), seed=1).rows
+    np.testing.assert_allclose(again, T, rtol=0, atol=1e-14)
+    if rate:
+        assert len(np.unique(T.diagonal().round(12))) == num_classes
+        assert not np.array_equal(T, random_transition(num_classes, noise_rate=rate, seed=2).rows)
+
+
+def test_labels_corrupted_by_a_random_matrix_have_its_rate():
+    T, y = random_transition(10, noise_rate=0.3, seed=5), balanced(10, 200_000)
+    deviation = np.sqrt(0.3 * 0.7 / len(y))
+    assert abs((corrupt_labels(y, T, seed=1) != y).mean() - 0.3) < SIGMAS * deviation
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({}, r"^noise_rate: give it or trace, but noise_rate=None and trace=None came"),
+        ({"noise_rate": 0.1, "trace": 1.0}, r"^noise_rate: give it or trace"),
+        ({"noise_rate": 45}, r"^noise_rate: must be a number in \[0, 1\), but 45 came"),
+        ({"trace": 5.0}, r"^trace: must be a number in \[0, 2\], but 5.0 came"),
+        ({"trace": 0.0}, r"^noise_rate: must be a number in \[0, 1\)"),
+        ({"trace": 1.0}, r"^rows: T must be invertible"),
+    ],
+)
+def test_a_random_matrix_that_cannot_be_is_refused(keywords, message):
+    """Two classes with trace 1 have two equal rows."""
+    with pytest.raises(ValueError, match=message):
+        random_transition(2, **keywords)

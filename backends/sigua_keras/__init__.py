@@ -9,7 +9,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(message, name="keras") from error
 
 from sigua_keras.callback import SIGUA
+from sigua_keras.diagnostics import LabelWatch
 from sigua_keras.loss import SIGUALoss
 from sigua_keras.model import SIGUAModel
 
-__all__ = ["SIGUA", "SIGUALoss", "SIGUAModel"]
+__all__ = ["SIGUA", "LabelWatch", "SIGUALoss", "SIGUAModel"]

@@ -9,6 +9,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(message, name="torch") from error
 
 from sigua_torch._pool import Pool
+from sigua_torch.diagnostics import LabelHistory, SelectionMeter
 from sigua_torch.loss import SIGUALoss
 
-__all__ = ["Pool", "SIGUALoss"]
+__all__ = ["LabelHistory", "Pool", "SIGUALoss", "SelectionMeter"]

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from sigua import Split, checks
 from sigua.diagnostics import EpochReport, masks_to_count, report
@@ -141,7 +140,7 @@ class LabelHistory:
         if self._current is None:
             advice = "call update after each training step"
             raise checks.refuse("update", "must come before end_epoch", "nothing came", advice)
-        self._epochs.append(np.array(self._current.cpu()))
+        self._epochs.append(self._current.cpu().numpy().copy())
 
     @property
     def losses(self) -> NDArray[np.float32]:

@@ -1,0 +1,90 @@
+"""The estimators behind `sigua.estimate`: one function each, from checked evidence to rows of T."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigua.transition import TransitionMatrix
+
+Floats = NDArray[np.float64]
+Integers = NDArray[Any]
+Rows = tuple[Floats, NDArray[np.bool_]]
+"""(k, k) and (k,): the rows of T, and the classes of which nothing is known."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Checked input: p is (n, k), a copy, with rows that sum to 1; labels are int64."""
+
+    p: Floats
+    labels: Integers | None
+    true_labels: Integers | None
+    quantile: float
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.p.shape[1])
+
+    def counts(self, rows: Integers, columns: Integers) -> Floats:
+        """Return how often each pair of classes occurs, shape (k, k)."""
+        k = self.num_classes
+        pairs = np.bincount(rows * k + columns, minlength=k * k)
+        return pairs.reshape(k, k).astype(np.float64)
+
+    def true_frequencies(self, T: TransitionMatrix) -> Floats:
+        """Return what T turns into the observed frequencies of the classes, shape (k,)."""
+        observed = self.p.mean(axis=0)
+        if self.labels is not None:
+            observed = np.bincount(self.labels, minlength=self.num_classes) / len(self.p)
+        frequencies = np.maximum(observed @ T.inverse, 0.0)
+        return np.asarray(frequencies / frequencies.sum())
+
+
+def _anchor(evidence: Evidence) -> Rows:
+    at_quantile = np.quantile(evidence.p, evidence.quantile, axis=0, method="lower")
+    rows = evidence.p[(evidence.p == at_quantile).argmax(axis=0)]
+    seen = evidence.p.max(axis=0) > 0
+    if evidence.labels is not None:
+        seen = np.bincount(evidence.labels, minlength=evidence.num_classes) > 0
+    return _divided_by_sums(rows * seen[:, None])
+
+
+def _confident(evidence: Evidence) -> Rows:
+    p, y = evidence.p, evidence.labels
+    assert y is not None
+    sizes = np.bincount(y, minlength=evidence.num_classes).astype(np.float64)
+    own = np.bincount(y, weights=p[np.arange(len(p)), y], minlength=evidence.num_classes)
+    average = np.divide(own, sizes, out=np.full(len(sizes), np.inf), where=sizes > 0)
+    sure = np.where(p >= average - 1e-9, p, -1.0)  # an average of equal numbers may round up
+    some = sure.max(axis=1) >= 0
+    # p(true | observed): each class with labels has a surest one, hence a row.
+    share, _ = _divided_by_sums(evidence.counts(y[some], sure[some].argmax(axis=1)))
+    return _divided_by_sums((share * sizes[:, None]).T)
+
+
+def _dual(evidence: Evidence) -> Rows:
+    assert evidence.labels is not None
+    to_predicted, unknown = _anchor(evidence)
+    predicted = evidence.p.argmax(axis=1)
+    to_observed, never = _divided_by_sums(evidence.counts(predicted, evidence.labels))
+    return to_predicted @ to_observed, unknown | never
+
+
+def _trusted(evidence: Evidence) -> Rows:
+    assert evidence.true_labels is not None
+    return _divided_by_sums(np.eye(evidence.num_classes)[evidence.true_labels].T @ evidence.p)
+
+
+def _divided_by_sums(rows: Floats) -> Rows:
+    """Divide each row by its sum, and put a clean row where there is nothing to divide."""
+    sums = rows.sum(axis=1)
+    unknown = sums == 0
+    rows = np.where(unknown[:, None], np.eye(len(rows)), rows)
+    return rows / np.where(unknown, 1.0, sums)[:, None], unknown
+
+
+ESTIMATORS = {"anchor": _anchor, "confident": _confident, "dual-t": _dual, "trusted": _trusted}

@@ -1,0 +1,95 @@
+"""Transition matrices to corrupt labels by: asymmetric ones and random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigua import checks
+from sigua.transition import TransitionMatrix
+
+
+def mapped_transition(
+    mapping: Mapping[int, int], noise_rate: float, num_classes: int
+) -> TransitionMatrix:
+    """Return asymmetric noise: each class of `mapping` is mistaken for the one it maps to.
+
+    Args:
+        mapping: from a true class to what it is mistaken for; other classes are free of noise.
+        noise_rate: share of wrong labels *within* each class of `mapping`, in [0, 1).
+        num_classes: k >= 2.
+
+    Raises:
+        ValueError: a class outside [0, k) or mapped to itself, or a T that cannot be inverted, such
+            as two classes swapped at a rate of 0.5.
+
+    >>> mapped_transition({2: 0}, 0.25, 3).rows.tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.0, 0.75]]
+    """
+    rate = checks.number("noise_rate", noise_rate, 0, 1, "give a share of labels", closed=False)
+    k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
+    rows = np.eye(k)
+    for source, target in mapping.items():
+        for label in (source, target):
+            if checks.whole("mapping", label, 0, "number the classes from 0") >= k:
+                came = f"{label} came"
+                raise checks.refuse("mapping", f"must lie in [0, {k})", came, "count from 0")
+        if source == target:
+            came = f"{source} came for {source}"
+            advice = "leave it out, and it is free of noise"
+            raise checks.refuse("mapping", "must name another class", came, advice)
+        rows[source, source] -= rate
+        rows[source, target] += rate
+    return TransitionMatrix(rows)
+
+
+def random_transition(
+    num_classes: int,
+    *,
+    noise_rate: float | None = None,
+    trace: float | None = None,
+    seed: int | np.random.Generator = 0,
+) -> TransitionMatrix:
+    """Return a random T with a given trace, or, which is the same, rate for balanced classes.
+
+    The diagonal varies around its mean by up to half of what is left below or above it; the rest of
+    a row is drawn uniformly from all that have the right sum (Dirichlet).
+
+    Args:
+        num_classes: k >= 2.
+        noise_rate: 1 - trace / k, in [0, 1).
+        trace: the diagonal's sum, in (0, k].
+        seed: an integer, or a `numpy.random.Generator` that is advanced.
+
+    Raises:
+        ValueError: not exactly one of rate and trace, one out of range, or a hundred draws without
+            one that can be inverted (two classes with trace 1 have none).
+
+    >>> float(random_transition(4, trace=2.0).rows.trace().round(12))
+    2.0
+    """
+    k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
+    if (noise_rate is None) == (trace is None):
+        came = f"noise_rate={noise_rate} and trace={trace} came"
+        raise checks.refuse("noise_rate", "give it or trace", came, "give one of the two")
+    if trace is not None:
+        noise_rate = 1 - checks.number("trace", trace, 0, k, "give the diagonal's sum") / k
+    rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share", closed=False)
+    rng = np.random.default_rng(seed)
+    for _ in range(100):
+        try:
+            return TransitionMatrix(_random_rows(rate, k, rng))
+        except ValueError as error:
+            last = error
+    raise last
+
+
+def _random_rows(rate: float, k: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    around = rng.uniform(-0.5, 0.5, k)
+    diagonal = 1 - rate + min(rate, 1 - rate) * (around - around.mean())
+    rows = np.zeros((k, k))
+    rows[~np.eye(k, dtype=bool)] = rng.dirichlet(np.ones(k - 1), k).ravel()
+    rows *= (1 - diagonal)[:, None]
+    return rows + np.diag(diagonal)

@@ -1,0 +1,202 @@
+"""The noise rate and T, for who knows neither: from what a model makes of the noisy labels.
+
+The probabilities are of the *noisy* labels: those of a model that was trained on them by plain
+cross-entropy. They should be out-of-fold (`sklearn.model_selection.cross_val_predict`), or from
+early in the training, because a model that has memorised its labels finds none of them wrong.
+All rates are fractions in [0, 1]; a percentage is refused.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sigua import checks
+from sigua._estimators import ESTIMATORS, Evidence, Floats
+from sigua._mixture import share_of_larger
+from sigua.transition import TransitionMatrix
+
+_NEEDS = {
+    "anchor": (),
+    "confident": ("labels",),
+    "dual-t": ("labels",),
+    "trusted": ("true_labels",),
+}
+
+
+def estimate_transition(
+    probabilities: ArrayLike,
+    labels: ArrayLike | None = None,
+    *,
+    method: str = "confident",
+    quantile: float = 1.0,
+    true_labels: ArrayLike | None = None,
+) -> TransitionMatrix:
+    """Return an estimate of T, with as many classes as `probabilities` has columns.
+
+    The methods, and what each reads beside the probabilities:
+
+    - "anchor" (nothing): row i of T is the probabilities of the example that is most surely i, or,
+      with `quantile` below 1, of one that is nearly so, in case the surest is an outlier
+      (Patrini et al. 2017, who take 0.97 where classes are many).
+    - "confident" (`labels`): count the examples labelled j that are confidently i, i.e. at least as
+      surely as the examples labelled i are on average (Northcutt et al. 2021).
+    - "dual-t" (`labels`): T as a product of two easier ones, from the true to the predicted class
+      by anchors, and from the predicted to the observed class by counting (Yao et al. 2020). For a
+      model that is sure at its anchors: where the probabilities are right, it comes to T @ T.
+    - "trusted" (`true_labels`): row i is the mean over the examples that were checked and are i
+      (gold loss correction, Hendrycks et al. 2018). Give the rows of the checked examples only.
+
+    A class about which nothing is known is taken for free of noise (1 on the diagonal), and a
+    warning names it: a class without labels or without any probability ("anchor", "dual-t"), that
+    no example is confidently ("confident"), that is never predicted ("dual-t": what is predicted as
+    it would be observed as it), or of which none was checked ("trusted").
+
+    Args:
+        probabilities: p(observed class | x), shape (n, k), each row summing to 1 within 1e-3. Left
+            as it is, as are the labels.
+        labels: the noisy labels, integers in [0, k), shape (n,); not for "trusted".
+        method: one of those above.
+        quantile: which order statistic of a class's probabilities makes the anchor, a fraction of
+            all n examples; for "anchor" and "dual-t".
+        true_labels: integers in [0, k), shape (n,); for "trusted" only.
+
+    Raises:
+        ValueError: bad input, something missing or superfluous, or an estimate without a usable
+            inverse (see `TransitionMatrix`).
+
+    Warns:
+        UserWarning: nothing is known about a class.
+
+    >>> p = [[0.8, 0.2], [0.7, 0.3], [0.4, 0.6], [0.3, 0.7]]
+    >>> estimate_transition(p, method="anchor").rows.tolist()
+    [[0.8, 0.2], [0.3, 0.7]]
+    """
+    evidence = _read(probabilities, labels, method, quantile, true_labels)
+    return _estimate(evidence, method)
+
+
+def estimate_noise_rate(
+    probabilities: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    *,
+    method: str = "confident",
+    quantile: float = 1.0,
+    true_labels: ArrayLike | None = None,
+    losses: ArrayLike | None = None,
+) -> float:
+    """Return an estimate of the share of wrong labels, a fraction in [0, 1].
+
+    With a method of `estimate_transition` it is 1 - sum_i p(i) T[i, i], for the class frequencies
+    p that T turns into the observed ones: those of `labels`, else the mean of `probabilities`. Who
+    has both labels of some examples needs no estimate: it is `(labels != true_labels).mean()`.
+
+    With "mixture" it is the weight of the larger of two normal components fitted to 1 - p(label)
+    (after Arazo et al. 2019 and Li et al. 2020): for who has nothing but losses. It sees wrong
+    labels only where the model finds them less likely than right ones, so hardly any of strong pair
+    noise; and it always finds two components, in clean labels, too.
+
+    Args:
+        probabilities: as for `estimate_transition`.
+        labels: the noisy labels; also needed by "mixture", unless `losses` is given.
+        method: one of `estimate_transition`, or "mixture".
+        quantile: as for `estimate_transition`.
+        true_labels: as for `estimate_transition`.
+        losses: for "mixture", cross-entropies at the noisy labels in nats, shape (n,), instead of
+            `probabilities` and `labels`.
+
+    Raises:
+        ValueError: as for `estimate_transition`.
+
+    Warns:
+        UserWarning: as for `estimate_transition`.
+
+    >>> estimate_noise_rate(losses=[0.1, 0.2, 0.1, 2.5], method="mixture")
+    0.25
+    """
+    if method == "mixture":
+        _refuse_superfluous(method, true_labels=true_labels)
+        return share_of_larger(-np.expm1(-_given_losses(probabilities, labels, losses)))
+    checks.choice("method", method, [*_NEEDS, "mixture"])
+    _refuse_superfluous(method, losses=losses)
+    evidence = _read(probabilities, labels, method, quantile, true_labels)
+    T = _estimate(evidence, method)
+    return float(np.clip(1 - evidence.true_frequencies(T) @ T.rows.diagonal(), 0, 1))
+
+
+def label_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
+    """Return -log p(label | x) in nats, float64, shape (n,); +inf where p is 0.
+
+    Raises:
+        ValueError: probabilities or labels that are none, or of different lengths.
+
+    >>> label_losses([[0.25, 0.75], [1.0, 0.0]], [1, 0]).round(3).tolist()
+    [0.288, 0.0]
+    """
+    p = checks.probabilities("probabilities", probabilities)
+    y = checks.labels("labels", labels, p.shape[1])
+    checks.same_length("labels", y, "probabilities", p)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.maximum(-np.log(p[np.arange(len(p)), y]), 0.0))  # no -0.0
+
+
+def _read(
+    probabilities: Any, labels: Any, method: str, quantile: float, true_labels: Any
+) -> Evidence:
+    checks.choice("method", method, _NEEDS)
+    p = checks.probabilities("probabilities", probabilities)
+    quantile = checks.number("quantile", quantile, 0, 1, "give a fraction, such as 0.97")
+    given = {"labels": labels, "true_labels": true_labels}
+    for name in _NEEDS[method]:
+        if given[name] is None:
+            advice = f"pass {name}=, or choose another method"
+            raise checks.refuse(name, f"{method!r} counts them", "none came", advice)
+    useless = {"labels": labels} if method == "trusted" else {"true_labels": true_labels}
+    _refuse_superfluous(method, **useless)
+    if quantile != 1 and method not in ("anchor", "dual-t"):
+        _refuse_superfluous(method, quantile=quantile)
+    for name, value in given.items():
+        if value is not None:
+            given[name] = checks.labels(name, value, p.shape[1]).astype(np.int64)
+            checks.same_length(name, given[name], "probabilities", p)
+    return Evidence(p, given["labels"], given["true_labels"], quantile)
+
+
+def _refuse_superfluous(method: str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise checks.refuse(name, f"{method!r} has no use for it", "it came", "leave it out")
+
+
+def _given_losses(probabilities: Any, labels: Any, losses: Any) -> Floats:
+    if losses is None:
+        if probabilities is None or labels is None:
+            advice = "pass losses=, or probabilities and labels"
+            raise checks.refuse("losses", "'mixture' needs them", "none came", advice)
+        return label_losses(probabilities, labels)
+    _refuse_superfluous("mixture with losses", probabilities=probabilities, labels=labels)
+    array = checks.losses("losses", losses)
+    if array.ndim != 1:
+        came = f"shape {array.shape} came"
+        raise checks.refuse("losses", "must have shape (n,)", came, "average over the epochs")
+    return array
+
+
+def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
+    """Estimate, and say about which classes nothing is known."""
+    rows, unknown = ESTIMATORS[method](evidence)
+    if unknown.any():
+        warnings.warn(
+            f"nothing is known about class {', '.join(map(str, np.flatnonzero(unknown)))}: "
+            f"{method!r} takes it for free of noise",
+            stacklevel=3,
+        )
+    try:
+        return TransitionMatrix(rows)
+    except ValueError as error:
+        reason = str(error).removeprefix("rows: ").partition(";")[0]
+        advice = "try another method or quantile, or merge classes that look alike"
+        raise ValueError(f"probabilities: the estimated {reason}; {advice}") from None

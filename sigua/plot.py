@@ -1,0 +1,175 @@
+"""Pictures of a run, for `pip install 'sigua[plot]'`. Each function returns the axes it drew on.
+
+    from sigua import plot
+    plot.accuracy_curves({"standard": a, "SIGUA_SL": b}).figure.savefig("curves.png")
+
+Pass `ax` to draw into a figure of your own; without it a new one is made, apart from pyplot's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sigua import checks
+from sigua.transition import TransitionMatrix
+
+Axes = Any
+"""`matplotlib.axes.Axes`; matplotlib is imported when something is drawn."""
+
+COLORS = ("#0a4f9e", "#b3122a", "#7a7a7a", "#2f9e5b", "#f2b134", "#79b4e3", "#e8743b", "#6b3fa0")
+
+
+def accuracy_curves(
+    curves: Mapping[str, ArrayLike],
+    *,
+    ax: Axes | None = None,
+    label: str = "test accuracy (%)",
+) -> Axes:
+    """Draw the mean over the seeds, with a band of one standard deviation, as in the paper.
+
+    Args:
+        curves: by name, accuracies in percent, shape (epochs,) or (seeds, epochs).
+        ax: where to draw.
+        label: of the vertical axis.
+
+    Raises:
+        ValueError: curves of another shape.
+    """
+    tables = {name: _table(name, values) for name, values in curves.items()}
+    ax = _axes(ax)
+    for i, (name, table) in enumerate(tables.items()):
+        mean, spread, epochs = table.mean(axis=0), table.std(axis=0), np.arange(table.shape[1])
+        color = COLORS[i % len(COLORS)]
+        ax.plot(epochs, mean, color=color, linewidth=2, label=name)
+        ax.fill_between(epochs, mean - spread, mean + spread, color=color, alpha=0.2, linewidth=0)
+    return _finish(ax, "epoch", label)
+
+
+def memorisation(
+    *,
+    intact: ArrayLike,
+    flipped: ArrayLike,
+    test: ArrayLike,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw Figure 1's three curves: right labels learnt, wrong labels memorised, test accuracy.
+
+    Args:
+        intact: accuracy on the intact training examples, a fraction, shape (epochs,) or
+            (seeds, epochs); see `sigua.diagnostics.EpochReport`.
+        flipped: accuracy on the flipped ones, with respect to their wrong labels.
+        test: accuracy on clean test data.
+        ax: where to draw.
+
+    Raises:
+        ValueError: curves of another shape, or percentages.
+    """
+    fractions = {
+        "intact labels learnt": _fractions("intact", intact),
+        "flipped labels memorised": _fractions("flipped", flipped),
+        "test": _fractions("test", test),
+    }
+    percent = {name: 100 * table for name, table in fractions.items()}
+    ax = accuracy_curves(percent, ax=ax, label="accuracy (%)")
+    ax.set_ylim(-2, 102)
+    return ax
+
+
+def transition(T: TransitionMatrix, *, ax: Axes | None = None, names: Any = None) -> Axes:
+    """Draw T as a heat map: a row for each true class, a column for each observed one.
+
+    Up to 20 classes, each entry is written into its square, in percent.
+
+    Args:
+        T: the transition matrix.
+        ax: where to draw.
+        names: of the classes, k of them; numbers by default.
+
+    Raises:
+        ValueError: not k names.
+    """
+    k = T.num_classes
+    names = range(k) if names is None else list(names)
+    if len(names) != k:
+        came = f"{len(names)} came for {k} classes"
+        raise checks.refuse("names", "must name each class", came, "give one for each")
+    ax = _axes(ax)
+    image = ax.imshow(T.rows, cmap="Blues", vmin=0, vmax=1)
+    ax.figure.colorbar(image, ax=ax, label="p(observed | true)")
+    if k <= 20:
+        ax.set_xticks(range(k), names)
+        ax.set_yticks(range(k), names)
+        for (i, j), entry in np.ndenumerate(T.rows):
+            color = "white" if entry > 0.5 else "black"
+            ax.text(j, i, f"{100 * entry:.0f}", ha="center", va="center", color=color, fontsize=9)
+    ax.set_xlabel("observed class")
+    ax.set_ylabel("true class")
+    return ax
+
+
+def loss_histogram(
+    losses: ArrayLike, flipped: ArrayLike | None = None, *, ax: Axes | None = None, bins: int = 50
+) -> Axes:
+    """Draw how the losses are distributed: one hill, or two, of which the right one is forgotten.
+
+    Args:
+        losses: at least 0, in nats, shape (n,); infinite ones are left out.
+        flipped: bool, (n,): whose label is wrong, if that is known.
+        ax: where to draw.
+        bins: how many bars.
+
+    Raises:
+        ValueError: losses that are none, or a mask of another length.
+    """
+    losses = checks.losses("losses", losses).ravel()
+    groups = {"examples": np.ones(len(losses), dtype=bool)}
+    if flipped is not None:
+        flipped = np.asarray(flipped, dtype=bool)
+        checks.same_length("flipped", flipped, "losses", losses)
+        groups = {"intact": ~flipped, "flipped": flipped}
+    ax = _axes(ax)
+    edges = np.histogram_bin_edges(losses[np.isfinite(losses)], bins)
+    for color, (name, mask) in zip(COLORS, groups.items(), strict=False):
+        ax.hist(losses[mask], edges, color=color, alpha=0.6, label=name)
+    return _finish(ax, "cross-entropy at the given label (nats)", "examples")
+
+
+def _table(name: str, values: ArrayLike) -> Any:
+    table = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    if table.ndim != 2 or table.size == 0:
+        rule = "must have shape (epochs,) or (seeds, epochs)"
+        raise checks.refuse(name, rule, f"shape {np.shape(values)} came", "give a row per seed")
+    return table
+
+
+def _fractions(name: str, values: ArrayLike) -> Any:
+    table = _table(name, values)
+    if (table > 1).any():
+        came = f"{table.max():g} came"
+        raise checks.refuse(name, "must be fractions in [0, 1]", came, "divide percentages by 100")
+    return table
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        message = "sigua.plot needs matplotlib, which is not installed: pip install 'sigua[plot]'"
+        raise ModuleNotFoundError(message, name="matplotlib") from error
+    return Figure(figsize=(6.4, 4.4), layout="constrained", dpi=120).subplots()
+
+
+def _finish(ax: Axes, x: str, y: str) -> Axes:
+    ax.set_xlabel(x, fontsize=12)
+    ax.set_ylabel(y, fontsize=12)
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    return ax

@@ -1,0 +1,53 @@
+"""Every example starts as its first lines say, and prints what they promise."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def launch(*command, timeout=240):
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        env=env,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=timeout,
+    )
+
+
+def test_ddp_starts_under_torchrun_and_beats_what_memorising_gives():
+    """Two processes; both kinds of selection get past the half of the labels that is true."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = launch(*torchrun, EXAMPLES / "ddp.py", "--epochs", "15")
+    assert done.returncode == 0, done.stderr[-3000:]
+    pattern = r"each of 2 processes ranks (.+): (\d+\.\d) % of the test digits right"
+    found = dict(re.findall(pattern, done.stdout))
+    assert list(found) == ["its own examples", "the examples of all"]
+    assert all(float(accuracy) > 75 for accuracy in found.values())
+
+
+def test_ddp_without_torchrun_says_how_to_start_it():
+    done = launch(EXAMPLES / "ddp.py")
+    assert done.returncode == 1
+    assert done.stderr.strip() == "start it with: torchrun --nproc-per-node 2 examples/ddp.py"
+
+
+def test_bench_quick_writes_what_was_measured_and_on_what(tmp_path):
+    """One part of it: every row has a ratio to the same baseline, in the same run."""
+    path = tmp_path / "rows.json"
+    only = ["--quick", "--only", "step MLP, SGD", "--json", path]
+    done = launch(EXAMPLES / "bench.py", *only)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(path.read_text())
+    assert result["machine"]["versions"].keys() >= {"python", "torch", "sigua"}
+    rows = {row["name"]: row for row in result["rows"]}
+    assert rows.keys() >= {"cross-entropy", "SIGUA_SL", "BC dense", "SIGUA_BC symmetric"}
+    assert rows["cross-entropy"]["ratio"] == 1
+    assert all(0 < row["low"] <= row["ratio"] <= row["high"] for row in rows.values())

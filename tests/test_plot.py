@@ -1,0 +1,111 @@
+"""The pictures show the numbers that they were given, with axes that say what they are."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import sigua
+from sigua import plot
+
+
+def labels(ax):
+    return ax.get_xlabel(), ax.get_ylabel()
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_curves_are_means_over_the_seeds_with_a_band_of_one_deviation():
+    ax = plot.accuracy_curves({"standard": [[80, 70, 60], [90, 70, 40]], "SIGUA_SL": [80, 90, 95]})
+    first, second = (line.get_ydata() for line in ax.get_lines())
+    assert first.tolist() == [85, 70, 50]
+    assert second.tolist() == [80, 90, 95]
+    band = ax.collections[0].get_paths()[0].vertices
+    assert {tuple(point) for point in band} >= {(0, 80), (0, 90), (1, 70), (2, 40), (2, 60)}
+    assert labels(ax) == ("epoch", "test accuracy (%)")
+    assert legend(ax) == ["standard", "SIGUA_SL"]
+
+
+def test_memorisation_has_the_three_curves_of_figure_1_in_percent():
+    ax = plot.memorisation(intact=[0.9, 1.0], flipped=[0.1, 0.8], test=[0.85, 0.4])
+    drawn = [line.get_ydata().tolist() for line in ax.get_lines()]
+    assert drawn == [[90, 100], [10, 80], [85, 40]]
+    assert labels(ax) == ("epoch", "accuracy (%)")
+    assert len(legend(ax)) == 3
+
+
+def test_transition_has_true_classes_for_rows_and_writes_percentages():
+    T = sigua.mapped_transition({0: 2}, 0.25, 3)
+    ax = plot.transition(T, names=["cat", "dog", "fox"])
+    assert np.array_equal(ax.images[0].get_array(), T.rows)
+    assert labels(ax) == ("observed class", "true class")
+    written = {text.get_position(): text.get_text() for text in ax.texts}
+    assert written[2, 0] == "25"  # x is the column
+    assert written[0, 2] == "0"
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["cat", "dog", "fox"]
+
+
+def test_a_large_transition_is_not_written_full():
+    assert len(plot.transition(sigua.TransitionMatrix.pair(0.4, 21)).texts) == 0
+
+
+def test_histogram_counts_intact_and_flipped_in_the_same_bins():
+    ax = plot.loss_histogram([0.0, 0.1, 0.2, 2.0, np.inf], [False, False, True, True, True], bins=2)
+    intact, flipped = ([bar.get_height() for bar in bars] for bars in ax.containers)
+    assert intact == [2, 0]
+    assert flipped == [1, 1]
+    assert legend(ax) == ["intact", "flipped"]
+    assert "nats" in ax.get_xlabel()
+    assert legend(plot.loss_histogram([0.5, 0.6])) == ["examples"]
+
+
+def test_a_figure_of_one_s_own_is_drawn_into_and_pyplot_is_left_alone(tmp_path):
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    ax = figure.subplots()
+    assert plot.accuracy_curves({"a": [1, 2]}, ax=ax) is ax
+    plot.transition(sigua.TransitionMatrix.pair(0.4, 3)).figure.savefig(tmp_path / "T.png")
+    assert (tmp_path / "T.png").read_bytes().startswith(b"\x89PNG")
+    assert "matplotlib.pyplot" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: plot.accuracy_curves({"BC": np.zeros((2, 2, 2))}), r"^BC: must have shape"),
+        (lambda: plot.accuracy_curves({"BC": []}), r"^BC: must have shape"),
+        (
+            lambda: plot.memorisation(intact=[1.0], flipped=[50.0], test=[1.0]),
+            r"^flipped: must be fractions in \[0, 1\], but 50 came; divide percentages by 100",
+        ),
+        (
+            lambda: plot.transition(sigua.TransitionMatrix.pair(0.4, 3), names="ab"),
+            r"^names: must name each class, but 2 came for 3 classes",
+        ),
+        (lambda: plot.loss_histogram([0.1, -1]), r"^losses: must lie in \[0, inf\]"),
+        (lambda: plot.loss_histogram([0.1], [True, False]), r"^flipped: must have an entry for"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
+
+
+def test_without_matplotlib_the_import_works_and_drawing_says_what_to_install():
+    code = """
+import sys
+sys.modules["matplotlib"] = None
+from sigua import plot
+try:
+    plot.accuracy_curves({"a": [1.0]})
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "sigua.plot needs matplotlib, which is not installed: pip install 'sigua[plot]'"
+    )

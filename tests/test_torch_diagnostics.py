@@ -1,0 +1,192 @@
+"""Diagnostics on tensors: they equal NumPy's, wait for nothing, and transfer once an epoch."""
+
+import numpy as np
+import pytest
+import torch
+
+import sigua
+from sigua import Split
+from sigua.diagnostics import masks_to_count, report
+from sigua_torch import SIGUALoss
+from sigua_torch.diagnostics import LabelHistory, SelectionMeter
+
+
+def batch(n, seed=0, classes=4):
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(n, classes, generator=generator)
+    labels = torch.randint(0, classes, (n,), generator=generator)
+    intact = torch.rand(n, generator=generator) < 0.5
+    return logits, labels, intact
+
+
+def test_meter_s_report_is_that_of_the_epoch_in_numpy():
+    """Three mini-batches of uneven size, ignored labels among them, against one pass in NumPy."""
+    criterion, meter = SIGUALoss(sigua.sigua_sl(0.5, delta=0.2, warmup=0)), SelectionMeter()
+    seen = []
+    for seed, n in enumerate((64, 64, 21)):
+        logits, labels, intact = batch(n, seed)
+        labels[::7] = -100
+        criterion(logits.requires_grad_(), labels).backward()
+        meter.update(criterion.split, intact=intact, logits=logits, target=labels)
+        right = logits.detach().numpy().argmax(axis=1) == labels.numpy()
+        part = labels.numpy() != -100
+        seen.append([*(mask.numpy() for mask in (*criterion.split, intact)), right, part])
+    good, bad, intact, right, part = map(np.concatenate, zip(*seen, strict=True))
+    masks = masks_to_count(Split(good, bad), part, intact=intact, right=right)
+    expected = report({name: mask.sum() for name, mask in masks.items()})
+    assert meter.report() == expected
+    assert 0 < expected.bad < expected.good < 1
+    assert 0 < expected.accuracy_flipped < 1
+
+
+def test_meter_starts_afresh_after_each_report():
+    meter = SelectionMeter()
+    everyone = torch.ones(4, dtype=torch.bool)
+    meter.update(Split(everyone, ~everyone))
+    assert meter.report().good == 1.0
+    meter.update(Split(~everyone, everyone), intact=everyone)  # and may then know more
+    assert meter.report().good == 0.0
+
+
+def test_meter_counts_pixels_and_sequences():
+    logits, labels, _ = batch(6 * 4)
+    logits, labels = logits.reshape(6, 2, 2, 4).permute(0, 3, 1, 2), labels.reshape(6, 2, 2)
+    meter = SelectionMeter()
+    good = labels < 2
+    meter.update(Split(good, ~good), logits=logits, target=labels)
+    got = meter.report()
+    assert got.good == good.double().mean().item()
+    assert got.accuracy == (logits.argmax(1) == labels).double().mean().item()
+
+
+def test_history_s_losses_and_margins_are_the_core_s():
+    """Recorded mini-batch by mini-batch in another order, they equal one pass in float64."""
+    logits, labels, _ = batch(50)
+    history = LabelHistory(50)
+    for rows in torch.randperm(50, generator=torch.Generator().manual_seed(1)).split(16):
+        history.update(rows, logits[rows].requires_grad_(), labels[rows])
+    history.end_epoch()
+    p = np.exp(sigua.reference.log_softmax(logits.numpy()))
+    losses, margins = sigua.label_losses(p, labels.numpy()), sigua.label_margins(p, labels.numpy())
+    eps = np.finfo(np.float32).eps
+    np.testing.assert_allclose(history.losses, losses[None], rtol=8 * eps, atol=8 * eps)
+    np.testing.assert_allclose(history.margins, margins[None], rtol=0, atol=8 * eps)
+
+
+def test_history_keeps_every_epoch_and_what_an_epoch_left_out():
+    history, none, sure = LabelHistory(3), torch.zeros(1, 2), torch.tensor([[100.0, 0.0]])
+    label = torch.zeros(1, dtype=torch.long)
+    history.update(torch.tensor([0]), none, label)
+    history.update(torch.tensor([2]), sure, label)
+    history.end_epoch()
+    history.update(torch.tensor([0]), sure, label)
+    history.update(torch.tensor([1]), none, label)
+    history.end_epoch()
+    half, nan = np.float32(np.log(2)), np.float32("nan")
+    np.testing.assert_array_equal(history.losses, [[half, nan, 0], [0, half, 0]])
+    np.testing.assert_array_equal(history.margins, [[0, nan, 1], [1, 0, 1]])
+    with pytest.raises(ValueError, match=r"^losses: .* losses\[0, 1\] is nan"):
+        sigua.rank_label_issues(history.losses)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_history_measures_in_float32(dtype):
+    logits, labels, _ = batch(20)
+    logits = logits.to(dtype)
+    history = LabelHistory(20)
+    history.update(torch.arange(20), logits, labels)
+    history.end_epoch()
+    expected = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="none")
+    torch.testing.assert_close(torch.from_numpy(history.losses[0]), expected)
+
+
+def test_updates_wait_for_nothing():
+    """On the meta device, which has no values, any read of one raises."""
+    logits, labels, intact = (tensor.to("meta") for tensor in batch(20))
+    criterion, meter, history = (
+        SIGUALoss(sigua.self_teaching(0.5)),
+        SelectionMeter(),
+        LabelHistory(20),
+    )
+    criterion.to("meta")
+    criterion(logits.requires_grad_(), labels).backward()
+    for _ in range(2):
+        meter.update(criterion.split, intact=intact, logits=logits, target=labels)
+        history.update(torch.arange(20, device="meta"), logits, labels)
+    assert all(count.shape == () for count in meter.counts.values())
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"meta"):
+        meter.report()
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"meta"):
+        history.end_epoch()
+
+
+class Transfers(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts what reads a tensor's values on the host."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_meter_reads_no_number_until_the_report():
+    logits, labels, intact = batch(20)
+    meter = SelectionMeter()
+    with Transfers() as transfers:
+        meter.update(Split(intact, ~intact), intact=intact, logits=logits, target=labels)
+        assert transfers.count == 0
+        labels.max().item()
+        assert transfers.count == 1  # the probe can fail
+
+
+def test_nothing_that_is_gathered_keeps_a_graph():
+    logits, labels, intact = batch(20)
+    meter, history = SelectionMeter(), LabelHistory(20)
+    logits.requires_grad_()
+    meter.update(Split(intact, ~intact), logits=logits, target=labels)
+    history.update(torch.arange(20), logits, labels)
+    assert not any(count.requires_grad for count in meter.counts.values())
+    assert not history._current.requires_grad
+
+
+def test_bad_input_is_one_sentence_and_nothing_is_counted():
+    logits, labels, intact = batch(4)
+    meter, split = SelectionMeter(), Split(intact, ~intact)
+    for keywords, message in [
+        (
+            {"intact": intact[:3]},
+            r"^intact: must have the split's shape, but \(3,\) came for \(4,\)",
+        ),
+        ({"target": labels[:, None]}, r"^target: must have the split's shape"),
+        ({"logits": logits}, r"^target: logits need it, but none came"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            meter.update(split, **keywords)
+    with pytest.raises(ValueError, match=r"^update: must come before report, but nothing came"):
+        meter.report()
+    meter.update(split)
+    with pytest.raises(ValueError, match=r"^update: must always know as much, .*intact.* after"):
+        meter.update(split, intact=intact)
+    assert meter.report().good == intact.double().mean().item()
+
+
+def test_history_refuses_what_it_cannot_place():
+    logits, labels, _ = batch(4)
+    history, index = LabelHistory(4), torch.arange(4)
+    for arguments, message in [
+        (
+            (index[:3], logits, labels),
+            r"^index: must be \(N,\), .* \(3,\), \(4, 4\) and \(4,\) came",
+        ),
+        ((index, logits, labels[:3]), r"^index: must be \(N,\)"),
+        ((index + 1, logits, labels), r"^index: must lie in \[0, 4\), but 4 came"),
+        ((index - 1, logits, labels), r"^index: must lie in \[0, 4\), but -1 came"),
+        ((index, logits, labels - 100), r"^target: must lie in \[0, 4\), but -"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            history.update(*arguments)
+    with pytest.raises(ValueError, match=r"^update: must come before end_epoch"):
+        history.end_epoch()
+    with pytest.raises(ValueError, match=r"^num_examples: must be a whole number of at least 1"):
+        LabelHistory(0)
