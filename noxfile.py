@@ -44,6 +44,13 @@ def estimates(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """What does a step cost, as a ratio to plain cross-entropy?"""
+    install(session, "torch", "keras", "demo")
+    session.run("python", "examples/bench.py", *session.posargs, env=ONE_THREAD)
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Does everything that this machine can run work? Core, PyTorch, and Keras on its backends."""
     install(session, "test", "torch", "keras", "examples")

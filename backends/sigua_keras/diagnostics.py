@@ -86,10 +86,12 @@ class LabelWatch(keras.callbacks.Callback):
         if logs is not None:
             for name, group in groups.items():
                 logs[f"accuracy_{name}"] = float(right[group].mean()) if group.any() else np.nan
-            if self.method is not None:
-                logs |= self._selection(self.method, p, epoch)
+            if self.method is not None and self.intact is not None:
+                logs |= self._selection(self.method, self.intact, p, epoch)
 
-    def _selection(self, method: Method, p: NDArray[Any], epoch: int) -> dict[str, float]:
+    def _selection(
+        self, method: Method, intact: NDArray[Any], p: NDArray[Any], epoch: int
+    ) -> dict[str, float]:
         with np.errstate(divide="ignore"):
             logits = np.log(p)
         counts: Counter[str] = Counter()
@@ -97,7 +99,7 @@ class LabelWatch(keras.callbacks.Callback):
             part = slice(start, start + self.batch_size)
             chosen = reference.step(method, logits[part], self.y[part], epoch).split
             everyone = np.ones_like(chosen.good)
-            masks = masks_to_count(chosen, everyone, intact=self.intact[part])
+            masks = masks_to_count(chosen, everyone, intact=intact[part])
             counts.update({name: int(mask.sum()) for name, mask in masks.items()})
         done = report(counts)
         names = ("good_precision", "good_recall", "bad_precision", "bad_recall")
