@@ -1,0 +1,148 @@
+"""Thousands of steps of everything that a data loader may send: nothing grows, nothing rots.
+
+SIGUA_SOAK=20000 makes it as long as wanted; by default it takes seconds.
+"""
+
+import gc
+import os
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.testing import CompileCounter
+
+import sigua
+from sigua_torch import SIGUALoss
+
+STEPS = int(os.environ.get("SIGUA_SOAK", "2000"))
+K = 10
+PAIR = sigua.TransitionMatrix.pair(0.45, K)
+METHODS = {
+    "sl": sigua.sigua_sl(0.5, delta=0.15, gamma=0.01, warmup=3),
+    "official": sigua.sigua_sl(0.5, delta=0.3, gamma=0.01, warmup=3, variant="official"),
+    "bc": sigua.sigua_bc(PAIR),
+    "batch": sigua.sigua_bc(PAIR, over="batch"),
+    "forward": sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.5, K)),
+}
+SIZES = [128, 1, 0, 77, 32, 2, 600]
+KINDS = ["plain", "ignored", "all ignored", "impossible", "plain", "nan", "outside"]
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+CYCLE = len(SIZES) * len(KINDS) * len(DTYPES)
+
+each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+pytestmark = pytest.mark.filterwarnings("ignore:a mini-batch of:UserWarning")
+
+
+def kind_of(step):
+    return KINDS[step // len(SIZES) % len(KINDS)]
+
+
+def make_batch(step, generator):
+    """Return logits and labels of the step's size, dtype and kind."""
+    n, kind = SIZES[step % len(SIZES)], kind_of(step)
+    dtype = DTYPES[step // (len(SIZES) * len(KINDS)) % len(DTYPES)]
+    logits = 4 * torch.randn(n, K, generator=generator)
+    labels = torch.randint(0, K, (n,), generator=generator)
+    if n and kind == "impossible":  # the label of one example has probability 0
+        logits[0, labels[0]] = -torch.inf
+    elif n and kind == "nan":
+        logits[n // 2, 0] = torch.nan
+    elif n and kind == "outside":
+        labels[n // 2] = K
+    elif "ignored" in kind:
+        labels[:: 1 if kind == "all ignored" else 3] = -100
+    return logits.to(dtype), labels
+
+
+def check_step(criterion, step, logits, labels):
+    """Check that one call is finite, NaN or refused, as it should be."""
+    leaf = logits.requires_grad_()
+    kind = kind_of(step) if len(labels) else "plain"
+    if kind == "outside":
+        with pytest.raises(ValueError, match=r"^target: class indices must lie in \[0, 10\), but"):
+            criterion(leaf, labels)
+        return
+    loss = criterion(leaf, labels)
+    loss.backward()
+    good, bad = criterion.split
+    assert loss.shape == ()
+    assert not (good & bad).any()
+    assert not ((good | bad) & (labels == -100)).any()
+    if kind == "nan":  # divergence is not hidden
+        assert loss.isnan()
+    else:
+        assert loss.isfinite()
+        assert leaf.grad.isfinite().all()
+
+
+def live_tensors():
+    gc.collect()
+    return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+
+@each_method
+def test_each_batch_is_finite_or_nan_or_refused_as_it_should_be_and_leaves_no_tensor(method):
+    """Changing sizes and dtypes, ignored, impossible and wrong labels, NaN."""
+    criterion, generator = SIGUALoss(method), torch.Generator().manual_seed(0)
+    counts = []
+    for step in range(max(STEPS // len(METHODS), 2 * CYCLE)):
+        criterion.set_epoch(step / 50)
+        check_step(criterion, step, *make_batch(step, generator))
+        if step % CYCLE == CYCLE - 1:
+            counts.append(live_tensors())
+    assert max(counts[1:]) <= counts[0]
+
+
+@each_method
+def test_weights_stay_finite_and_a_nan_batch_that_was_skipped_leaves_no_trace(method):
+    """The net equals one that never saw what was skipped, however often it came."""
+    nets = []
+    for seen in (True, False):
+        torch.manual_seed(0)
+        net, criterion = nn.Linear(7, K), SIGUALoss(method)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        generator = torch.Generator().manual_seed(0)
+        for step in range(max(STEPS // len(METHODS), CYCLE)):
+            mask, labels = make_batch(step, generator)
+            inputs = torch.randn(len(labels), 7, generator=generator)
+            if not seen and len(labels) and kind_of(step) in ("nan", "outside"):
+                continue
+            try:
+                loss = criterion(net(inputs) + mask.float(), labels)
+            except ValueError:
+                continue
+            if not loss.isnan():  # all that a user needs to check
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        nets.append(net)
+    assert all(parameter.isfinite().all() for parameter in nets[0].parameters())
+    assert torch.equal(nets[0].weight, nets[1].weight)
+
+
+def test_no_recompilation_once_each_size_and_kind_has_been_seen():
+    """In one dtype; 0 and 1 are sizes of their own to torch.compile."""
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    criterion = SIGUALoss(METHODS["sl"])
+    compiled = torch.compile(criterion, backend=counter, fullgraph=True)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(max(STEPS // 5, 4 * CYCLE // len(DTYPES))):
+        logits, labels = make_batch(step, generator)
+        criterion.set_epoch(step / 50)
+        if kind_of(step) != "outside":  # in a graph, labels are not looked at
+            compiled(logits.float().requires_grad_(), labels).backward()
+    assert counter.frame_count <= 4
+
+
+def test_resident_memory_settles():
+    """Less than 32 MB more at the end than after a third of the steps."""
+    resource = pytest.importorskip("resource")
+    criterion, generator = SIGUALoss(METHODS["sl"]), torch.Generator().manual_seed(0)
+    peaks = []
+    for step in range(STEPS):
+        check_step(criterion, step, *make_batch(step, generator))
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert unit * (peaks[-1] - peaks[STEPS // 3]) < 32e6
