@@ -92,7 +92,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Do the types hold, inside (mypy, strict) and for a user's code (pyright)?"""
-    install(session, "types", "torch")
+    install(session, "types", "torch", "demo")
     session.run("mypy")
     session.run("pyright", "--pythonpath", f"{session.bin}/python", "tests/user_code.py")
 
