@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import fields
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 from sigua import checks
@@ -55,6 +56,14 @@ class Method:
         if not (hasattr(condition, "at") and hasattr(condition, "split")):
             came = f"a {type(condition).__name__} came"
             raise checks.refuse("condition", rule, came, "help(sigua.Condition) shows one")
+        numbers = condition.at(0)
+        real = isinstance(numbers, tuple) and all(isinstance(number, Real) for number in numbers)
+        if not real:
+            advice = "return a tuple of numbers, () for none, (x,) for one"
+            raise checks.refuse("condition", "at must return numbers", f"{numbers!r} came", advice)
+        if not isinstance(getattr(condition, "horizon", 0.0), Real):
+            came = f"{condition.horizon!r} came"
+            raise checks.refuse("condition", "horizon must be an epoch", came, "0 for no schedule")
 
     def _check_non_negative(self, condition: NonNegative) -> None:
         if self.T is None or self.correction != "backward":
@@ -103,9 +112,16 @@ class Method:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Method:
         """Return the method that `to_dict` described."""
+        if not isinstance(data, dict):
+            came = f"a {type(data).__name__} came"
+            raise checks.refuse("data", "must be what to_dict returned", came, "a dict, that is")
         checks.choice("method", data.get("method"), Method._by_name)
         arguments = {name: _decode(value) for name, value in data.items() if name != "method"}
-        return Method._by_name[data["method"]](**arguments)
+        try:
+            return Method._by_name[data["method"]](**arguments)
+        except TypeError as error:  # an argument is missing or unknown
+            advice = "compare it with to_dict()"
+            raise checks.refuse("data", "must be complete", str(error), advice) from None
 
 
 _CONDITIONS = {cls.__name__: cls for cls in (AllGood, SmallLoss, NonNegative, Known)}
@@ -122,7 +138,8 @@ def _encode(name: str, value: Any) -> Any:
         return {"condition": type(value).__name__} | encoded
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise checks.refuse(name, "must be data", f"{value!r} came", "use sigua.Knots or a number")
+    advice = "use sigua.Knots or a number; keep a condition of your own in code"
+    raise checks.refuse(name, "must be data", f"{value!r} came", advice)
 
 
 def _decode(value: Any) -> Any:

@@ -79,7 +79,12 @@ def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
         array = array.astype(int)  # an empty list is float64
     if array.ndim != 1 or array.dtype.kind not in "iu":
         came = f"shape {array.shape} of {array.dtype} came"
-        advice = "use y.ravel() on a column, y.argmax(1) on one-hot rows, y.astype(int) on floats"
+        advice = (
+            f"use {name}.ravel() on a column, {name}.argmax(1) on one-hot rows, "
+            f"{name}.astype(int) on floats"
+        )
+        if array.dtype.kind in "OSU":
+            advice = f"number them: np.unique({name}, return_inverse=True)[1]"
         raise refuse(name, "must be integers of shape (n,)", came, advice)
     outside = (array < 0) | (array >= num_classes)
     if outside.any():

@@ -76,7 +76,12 @@ class Condition(Protocol):
 
 def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
     """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
-    good, bad = condition.split(batch, *numbers)
+    masks = condition.split(batch, *numbers)
+    if not isinstance(masks, tuple) or len(masks) != 2:
+        came = f"a {type(masks).__name__} came"
+        rule = "split must return good and bad"
+        raise checks.refuse("condition", rule, came, "return sigua.Split(good, bad)")
+    good, bad = masks
     comparable = batch.losses < float("inf")
     good = good & comparable
     return Split(good, bad & comparable & ~good)

@@ -102,7 +102,9 @@ bad_precision=1.0, bad_recall=0.5, accuracy=nan, accuracy_intact=nan, accuracy_f
 class LabelIssues:
     """Examples in the order in which their labels look wrong, and where to cut.
 
-    `sigua.Known` takes them as bad: `trusted=~issues.suspects`, an entry per example.
+    `sigua.Known` takes them as bad. In PyTorch, with the indices of a mini-batch from the loader:
+    `criterion(logits, y, torch.from_numpy(~issues.suspects)[index])`. In Keras:
+    `model.fit(..., sample_weight=np.where(issues.suspects, -1.0, 1.0))`.
     """
 
     scores: NDArray[np.float64]

@@ -48,7 +48,7 @@ class standard(Method):
 
 class _OnSmallLoss(Method):
     noise_rate: float
-    delta: Schedule = 0.0
+    delta: Schedule
     warmup: float
     variant: str
 
@@ -77,6 +77,8 @@ class self_teaching(_OnSmallLoss):
     noise_rate: float
     warmup: float = 10
     variant: str = "paper"
+
+    delta = 0.0
 
 
 @dataclass(frozen=True)
@@ -190,8 +192,8 @@ def stop_grad(method: Method) -> Method:
     0.0
     """
     if not isinstance(method, Method) or "gamma" not in method._arguments():
-        came, advice = f"{method!r} came", "it climbs on nobody as it is"
-        raise checks.refuse("method", "must have a gamma", came, advice)
+        advice = "it climbs on nobody as it is" if isinstance(method, Method) else "give a method"
+        raise checks.refuse("method", "must have a gamma", f"{method!r} came", advice)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whoever made the method has been warned
         return replace(method, gamma=0.0)  # type: ignore[type-var]  # subclasses are dataclasses

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks
 from sigua._noise_matrices import mapped_transition, random_transition
 from sigua.schedules import rate_to_count, rate_to_parts
-from sigua.transition import TransitionMatrix
+from sigua.transition import TransitionMatrix, require_matrix
 
 __all__ = [
     "corrupt_labels",
@@ -45,7 +45,7 @@ def corrupt_labels(
     >>> corrupt_labels([0, 1, 2, 3], TransitionMatrix.pair(0.0, 4))
     array([0, 1, 2, 3])
     """
-    y = _labels(y, T.num_classes)
+    y = _labels(y, require_matrix("T", T).num_classes)
     rng = np.random.default_rng(seed)
     if T.flip_rate is not None:
         flipped = rng.random(len(y)) < T.flip_rate

@@ -39,7 +39,10 @@ class Batch:
         return np.float64(objective(self.losses, np.ones(self.size)))
 
     def class_sums(self) -> Floats:
-        assert self.sums is not None
+        if self.sums is None:
+            came = "the method has none"
+            advice = 'use sigua.custom(..., correction="backward", T=T)'
+            raise checks.refuse("class_sums", "backward correction has them", came, advice)
         return self.sums
 
 

@@ -40,6 +40,7 @@ class TransitionMatrix:
     """
 
     num_classes: int
+    _made_by: str
     flip_rate: float | None
     """The noise rate of symmetric noise; None for any other matrix."""
 
@@ -47,10 +48,8 @@ class TransitionMatrix:
         rows = _stochastic(rows)
         _refuse_singular(rows, "rows")
         rows.setflags(write=False)
-        self.num_classes = len(rows)
-        self.flip_rate = None
-        self._rows = rows
-        self._made_by = f"TransitionMatrix({rows.tolist()})"
+        text = f"TransitionMatrix({rows.tolist()})"
+        vars(self).update(num_classes=len(rows), flip_rate=None, _rows=rows, _made_by=text)
 
     @classmethod
     def symmetric(cls, noise_rate: float, num_classes: int) -> TransitionMatrix:
@@ -68,8 +67,8 @@ class TransitionMatrix:
         spread = abs(1 - rate - rate / (k - 1))
         _refuse_above(1 / spread if spread else float("inf"), "noise_rate")
         self = cls.__new__(cls)
-        self.num_classes, self.flip_rate = k, rate
-        self._made_by = f"TransitionMatrix.symmetric({rate}, {k})"
+        text = f"TransitionMatrix.symmetric({rate}, {k})"
+        vars(self).update(num_classes=k, flip_rate=rate, _made_by=text)
         return self
 
     @classmethod
@@ -87,7 +86,7 @@ class TransitionMatrix:
         rows = (1 - rate) * identity + rate * np.roll(identity, 1, axis=1)
         _refuse_singular(rows, "noise_rate")
         self = cls(rows)
-        self._made_by = f"TransitionMatrix.pair({rate}, {k})"
+        vars(self).update(_made_by=f"TransitionMatrix.pair({rate}, {k})")
         return self
 
     @classmethod
@@ -148,6 +147,9 @@ class TransitionMatrix:
         if self.flip_rate is not None:
             return np.ones(self.num_classes)
         return np.asarray(self.inverse.sum(axis=0), dtype=np.float64)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a TransitionMatrix is immutable; make another")
 
     def __repr__(self) -> str:
         return self._made_by

@@ -331,6 +331,20 @@ def test_what_cannot_be_a_method_gets_the_houses_sentence(make, words):
     assert "; " in str(error.value)
 
 
+def test_delta_has_to_be_given():
+    """Without one, SIGUA_SL would be self-teaching and not say so."""
+    with pytest.raises(TypeError, match="delta"):
+        sigua.sigua_sl(0.5)
+
+
+@pytest.mark.parametrize(
+    "data", [None, "sigua_sl", {"method": "sigua_sl"}, {"method": "standard", "x": 1}]
+)
+def test_what_to_dict_never_returned_is_refused(data):
+    with pytest.raises(ValueError, match=r"^data: must be"):
+        sigua.Method.from_dict(data)
+
+
 def test_a_fraction_is_kept_as_the_number_it_is():
     method = sigua.self_teaching(Fraction(1, 4))
     assert method == sigua.self_teaching(0.25)

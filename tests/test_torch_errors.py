@@ -23,7 +23,15 @@ LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
         (SL, {"base": "focal"}, ["base", "callable", "str"]),
         (SL, {"base": len, "weight": torch.ones(10)}, ["weight", "belongs to cross-entropy"]),
         (SL, {"base": len, "label_smoothing": 0.1}, ["label_smoothing", "belongs"]),
-        (SL, {"steps_per_epoch": 0}, ["steps_per_epoch", "[1, inf)", "0"]),
+        (SL, {"steps_per_epoch": 0}, ["steps_per_epoch", "at least 1", "0 came"]),
+        (SL, {"steps_per_epoch": 10**9}, ["steps_per_epoch", "settle within 1000000 steps"]),
+        (sigua.Method(), {}, ["method", "must be a method"]),
+        (SL, {"ignore_index": None}, ["ignore_index", "None came"]),
+        (SL, {"sync": 1}, ["sync", "True, a process group or a Pool", "1 came"]),
+        (SL, {"weight": [1.0] * 10}, ["weight", "tensor", "list came"]),
+        (SL, {"weight": torch.ones(10, dtype=torch.int64)}, ["weight", "floating-point"]),
+        (SL, {"weight": torch.tensor([1.0, -1.0])}, ["weight", "not negative", "-1.0"]),
+        (SL, {"weight": torch.tensor([1.0, float("nan")])}, ["weight", "finite", "nan"]),
         (
             sigua.sigua_sl(0.5, delta=lambda t: 0.1),
             {"steps_per_epoch": 5},
@@ -54,6 +62,22 @@ def test_constructor_refuses(method, options, words):
         (sigua.custom(sigua.Known()), (LOGITS, LABELS, LABELS), ["trusted", "bool", "int64"]),
         (sigua.custom(sigua.Known()), (LOGITS, LABELS, LABELS[:5] > 2), ["trusted", "(6,)"]),
         (SL, (LOGITS, LABELS, LABELS > 2), ["trusted", "Known"]),
+        (SL, (LOGITS, LABELS.numpy()), ["target", "torch tensor", "ndarray came"]),
+        (SL, (LOGITS, None), ["target", "torch tensor", "NoneType came"]),
+        (SL, (LOGITS[:, :1], LOGITS[:, :1]), ["input", "two classes", "BCEWithLogitsLoss"]),
+        (SL, (LOGITS, LABELS, None, -1), ["num_items_in_batch", "[0, inf)", "-1 came"]),
+        (SL, (LOGITS, LABELS, None, 0), ["num_items_in_batch", "positive"]),
+        (SL, (LOGITS, LABELS, None, True), ["num_items_in_batch", "True came"]),
+        (
+            sigua.custom(sigua.Known()),
+            (LOGITS, LABELS, (LABELS > 2).numpy()),
+            ["trusted", "torch tensor"],
+        ),
+        (
+            sigua.custom(sigua.NonNegative("batch"), 0.0, "backward", PAIR),
+            (torch.zeros(6, 3), LABELS % 3),
+            ["T has 10"],
+        ),
     ],
 )
 def test_call_refuses(method, arguments, words):
@@ -92,6 +116,81 @@ def test_a_batch_too_small_to_select_warns_once():
         criterion(logits, labels)
     criterion(logits[:3], labels[:3])  # warnings are errors here
     SIGUALoss(SL)(torch.randn(20, 10, requires_grad=True), torch.arange(20) % 10)
+
+
+def test_an_epoch_that_is_never_set_is_asked_about_once(monkeypatch):
+    """Not where it is set, counted, or of no consequence."""
+    monkeypatch.setattr("sigua_torch.loss.FORGOTTEN_AFTER", 3)
+    logits, labels = torch.randn(20, 10, requires_grad=True), torch.arange(20) % 10
+    forgotten = SIGUALoss(SL)
+    forgotten(logits, labels)
+    forgotten(logits, labels)
+    with pytest.warns(UserWarning, match=r"3 training calls and still at epoch 0.*set_epoch"):
+        forgotten(logits, labels)
+    known = SIGUALoss(SL)
+    known.set_epoch(0)
+    for criterion in (known, SIGUALoss(SL, steps_per_epoch=2), SIGUALoss(sigua.standard())):
+        for _ in range(5):
+            criterion(logits, labels)  # warnings are errors here
+
+
+def test_class_sums_are_there_for_a_rule_of_ones_own():
+    """With backward correction; without one it is told."""
+
+    class Sums:
+        def at(self, epoch):
+            return ()
+
+        def split(self, batch):
+            return sigua.Split(batch.class_sums() >= 0, batch.class_sums() < 0)
+
+    rows = sigua.TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])
+    logits, labels = torch.tensor([[-4.0, 0.0], [4.0, 0.0]]), torch.tensor([0, 0])
+    criterion = SIGUALoss(sigua.custom(Sums(), 1.0, "backward", rows))
+    criterion(logits.requires_grad_(), labels)
+    want = SIGUALoss(sigua.sigua_bc(rows, over="classes"))
+    want(logits, labels)
+    assert torch.equal(criterion.split.bad, want.split.bad)
+    with pytest.raises(ValueError, match="class_sums: backward correction has them"):
+        SIGUALoss(sigua.custom(Sums()))(logits, labels)
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [(0.5, "at must return numbers"), (None, "at must return numbers"), (("a",), "at must")],
+)
+def test_a_rule_whose_numbers_are_none_is_refused_where_it_is_made(returned, words):
+    class Rule:
+        def at(self, epoch):
+            return returned
+
+        def split(self, batch):
+            return None
+
+    with pytest.raises(ValueError, match=words):
+        sigua.custom(Rule())
+
+
+def test_a_rule_that_returns_no_pair_is_refused():
+    class Rule:
+        def at(self, epoch):
+            return ()
+
+        def split(self, batch):
+            return batch.losses > 0
+
+    with pytest.raises(ValueError, match="split must return good and bad, but a Tensor came"):
+        SIGUALoss(sigua.custom(Rule()))(LOGITS.clone().requires_grad_(), LABELS)
+
+
+def test_float64_class_weights_work_in_training_and_evaluation():
+    """scikit-learn's are float64; the criterion computes in the logits' precision."""
+    weight = torch.linspace(0.5, 2, 10, dtype=torch.float64)
+    criterion = SIGUALoss(SL, weight)
+    logits, labels = torch.randn(20, 10, requires_grad=True), torch.arange(20) % 10
+    plain = torch.nn.functional.cross_entropy(logits, labels, weight.float())
+    torch.testing.assert_close(criterion(logits, labels), plain)  # rho(0) = 1
+    torch.testing.assert_close(criterion.eval()(logits, labels), plain)
 
 
 def test_labels_on_an_accelerator_are_checked_when_asked():

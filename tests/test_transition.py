@@ -246,6 +246,13 @@ def test_every_two_different_matrices_are_unequal():
     assert TransitionMatrix.pair(0.25, 3) == TransitionMatrix(TransitionMatrix.pair(0.25, 3).rows)
 
 
+def test_nothing_can_be_set():
+    T = TransitionMatrix.pair(0.3, 3)
+    with pytest.raises(AttributeError, match="immutable"):
+        T.num_classes = 4
+    assert T.num_classes == 3
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

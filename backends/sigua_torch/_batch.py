@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigua import Split
+from sigua import Split, checks
 
 INF = float("inf")
 
@@ -39,7 +39,10 @@ class HostBatch:
         return mean
 
     def class_sums(self) -> Tensor:
-        assert self.sums is not None
+        if self.sums is None:
+            came = "the method has none"
+            advice = 'use sigua.custom(..., correction="backward", T=T)'
+            raise checks.refuse("class_sums", "backward correction has them", came, advice)
         return self.sums
 
 

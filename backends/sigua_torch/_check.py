@@ -12,12 +12,17 @@ from sigua_torch._losses import class_dim, is_index
 
 
 def options(
-    method: Any, weight: Tensor | None, reduction: str, smoothing: float, base: Any
+    method: Any, weight: Any, ignore_index: Any, reduction: str, smoothing: float, base: Any
 ) -> None:
     """Refuse arguments of the constructor."""
-    if not isinstance(method, Method):
+    if not isinstance(method, Method) or type(method) is Method:
         came = f"a {type(method).__name__} came"
         raise checks.refuse("method", "must be a method of sigua", came, "try sigua.sigua_sl(...)")
+    if not isinstance(ignore_index, int):
+        came = f"{ignore_index!r} came"
+        raise checks.refuse("ignore_index", "must be an int", came, "-100 is the default")
+    if weight is not None:
+        class_weights(weight)
     checks.choice("reduction", reduction, ("mean", "sum", "none"))
     checks.number("label_smoothing", smoothing, 0, 1, "0 turns it off")
     if base is None:
@@ -30,8 +35,39 @@ def options(
         raise checks.refuse(name, "belongs to cross-entropy", "base= came too", "give it to base")
 
 
+def class_weights(weight: Any) -> None:
+    """Refuse class weights that are no vector of finite numbers from 0 up."""
+    rule = "must be a floating-point tensor of shape (classes,), finite and not negative"
+    if not isinstance(weight, Tensor):
+        came = f"a {type(weight).__name__} came"
+        raise checks.refuse("weight", rule, came, "use torch.tensor(weight, dtype=torch.float32)")
+    if weight.ndim != 1 or not weight.is_floating_point():
+        came = f"shape {tuple(weight.shape)} of {weight.dtype} came"
+        raise checks.refuse("weight", rule, came, "use weight.float()")
+    if weight.device.type == "cpu" and not ((weight >= 0) & (weight < float("inf"))).all():
+        raise checks.refuse("weight", rule, f"{weight.tolist()} came", "mend the entry")
+
+
+def items(value: Any) -> None:
+    """Refuse a denominator that is no positive number; what a tensor holds is not read."""
+    if value is None or isinstance(value, Tensor):
+        return
+    number = checks.number("num_items_in_batch", value, 0, float("inf"), "count the examples")
+    if number == 0:
+        advice = "count the examples of all micro-batches"
+        raise checks.refuse("num_items_in_batch", "must be positive", "0 came", advice)
+
+
+def _tensor(name: str, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        came = f"a {type(value).__name__} came"
+        raise checks.refuse(name, "must be a torch tensor", came, "use torch.as_tensor(...)")
+
+
 def batch(method: Method, logits: Tensor, target: Tensor, has_base: bool) -> None:
-    """Refuse logits and targets whose shapes or dtypes cannot belong together."""
+    """Refuse logits and targets whose types, shapes or dtypes cannot belong together."""
+    _tensor("input", logits)
+    _tensor("target", target)
     T = method.T
     if has_base and T is None:
         return
@@ -41,6 +77,9 @@ def batch(method: Method, logits: Tensor, target: Tensor, has_base: bool) -> Non
         came = f"shape {tuple(logits.shape)} of {logits.dtype} came"
         raise checks.refuse("input", rule, came, "give (N, classes)")
     dim = class_dim(logits)
+    if logits.shape[dim] == 1 and not has_base:
+        advice = "for one logit per example pass base=nn.BCEWithLogitsLoss(reduction='none')"
+        raise checks.refuse("input", "must have two classes or more", shapes, advice)
     without_classes = logits.shape[:dim] + logits.shape[dim + 1 :]
     if logits.shape == target.shape:
         if not target.is_floating_point():
@@ -81,6 +120,7 @@ def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None
         advice = "use sigua.custom(sigua.Known(), gamma=...), or leave it out"
         raise checks.refuse("trusted", "only Known or a rule of your own reads it", came, advice)
     for part in mask if isinstance(mask, Split) else (mask,):
+        _tensor("trusted", part)
         if part.dtype != torch.bool or part.shape != losses.shape:
             came = f"{tuple(part.shape)} of {part.dtype} came"
             rule = f"must be a bool per example, {tuple(losses.shape)}"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sigua import Method, TransitionMatrix
+from sigua import AllGood, Condition, Known, Method, NonNegative, SmallLoss, TransitionMatrix
 
 Base = Callable[[Tensor, Tensor], Tensor]
 
@@ -106,7 +106,7 @@ class Correction(nn.Module):
         super().__init__()
         self.kind = method.correction
         self.T = method.T
-        self.over_classes = getattr(method.condition, "over", None) == "classes"
+        self.asks_for_sums = self.kind == "backward" and _may_ask_for_sums(method.condition)
         self._make_tables(torch.float32, torch.device("cpu"))
 
     def losses(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ class Correction(nn.Module):
         if self.T is not None and self.T.flip_rate is None and self.kind != "none":
             with np.errstate(divide="ignore"):  # log 0 is -inf, an impossible label
                 matrix = self.T.inverse if self.kind == "backward" else np.log(self.T.rows.T)
-        if self.T is not None and self.over_classes:
+        if self.T is not None and self.asks_for_sums:
             sums = self.T.inverse_column_sums
         self.register_buffer("matrix", table(matrix), persistent=False)
         self.register_buffer("sums", table(sums), persistent=False)
@@ -193,6 +193,13 @@ class Correction(nn.Module):
             exact = torch.float64 if table.dtype == torch.float64 else torch.float32
             self._make_tables(exact, table.device)
         return self
+
+
+def _may_ask_for_sums(condition: Condition) -> bool:
+    """Return whether a rule may call `class_sums`, as over="classes" does and a user's may."""
+    if isinstance(condition, NonNegative):
+        return condition.over == "classes"
+    return not isinstance(condition, (AllGood, Known, SmallLoss))
 
 
 def _rows(matrix: Tensor, logits: Tensor, target: Tensor) -> Tensor:

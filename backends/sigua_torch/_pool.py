@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sigua import checks
+
 INF = float("inf")
 
 
@@ -25,6 +27,8 @@ class Pool:
 
     def __init__(self, group: Any = None, largest: int | None = None) -> None:
         self.group = group
+        if largest is not None:
+            largest = checks.whole("largest", largest, 1, "give the largest local batch")
         self.largest = largest
 
     @property
@@ -62,4 +66,7 @@ def pool_of(sync: Any) -> Pool | None:
         return None
     if isinstance(sync, Pool):
         return sync
-    return Pool(None if sync is True else sync)
+    if sync is True or (dist.is_available() and isinstance(sync, dist.ProcessGroup)):
+        return Pool(None if sync is True else sync)
+    came = f"{sync!r} came"
+    raise checks.refuse("sync", "must be True, a process group or a Pool", came, "try sync=True")

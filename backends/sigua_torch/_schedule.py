@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from sigua import Method, checks
 
+MOST_STEPS = 1_000_000
+
 
 class EpochNumbers(nn.Module):
     """Gamma and the condition's numbers at the current epoch.
@@ -96,7 +98,7 @@ def check_steps(method: Method, steps_per_epoch: int | None) -> None:
     """Raise ValueError unless the method's schedules can be laid out in steps."""
     if steps_per_epoch is None:
         return
-    checks.number("steps_per_epoch", steps_per_epoch, 1, math.inf, "give len(loader)")
+    steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "give len(loader)")
     if method.horizon == math.inf:
         raise checks.refuse(
             "steps_per_epoch",
@@ -104,3 +106,7 @@ def check_steps(method: Method, steps_per_epoch: int | None) -> None:
             f"{method!r} came",
             "call set_epoch before each epoch instead",
         )
+    if method.horizon * steps > MOST_STEPS:
+        came = f"{method.horizon:g} epochs of {steps} steps came"
+        rule = f"the schedule must settle within {MOST_STEPS} steps, each of which has its numbers"
+        raise checks.refuse("steps_per_epoch", rule, came, "give len(loader), or use set_epoch")

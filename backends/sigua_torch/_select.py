@@ -46,6 +46,7 @@ class Selector:
     def __post_init__(self) -> None:
         # Of the last training call; here, for a module's own attributes are slow to set.
         self.found: Split | Tensor | None = None
+        self.calls_at_epoch_0: int | None = 0
         self._flat = FlatRule(self.method, self.mean) if FlatRule.applies(self.method) else None
 
     def __call__(

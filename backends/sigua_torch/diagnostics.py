@@ -54,8 +54,20 @@ class SelectionMeter:
         Raises:
             ValueError: shapes or dtypes that do not fit, or other things known than before.
         """
+        if not isinstance(split, Split):
+            came = f"a {type(split).__name__} came"
+            advice = "pass criterion.split after a training call"
+            raise checks.refuse("split", "must be a sigua.Split", came, advice)
         _fit("intact", intact, split.good)
         _fit("target", target, split.good)
+        if intact is not None and intact.dtype != torch.bool:
+            came = f"{intact.dtype} came"
+            rule = "must be bool, True for a right label"
+            raise checks.refuse("intact", rule, came, "try clean == y")
+        if target is not None and target.is_floating_point():
+            raise checks.refuse(
+                "target", "must be class indices", f"{target.dtype} came", "use y.long()"
+            )
         part, right = torch.ones_like(split.good), None
         if target is not None:
             part = target != ignore_index
@@ -164,6 +176,9 @@ def _in_range(name: str, value: Tensor, size: int) -> None:
 
 
 def _fit(name: str, value: Tensor | None, like: Tensor) -> None:
+    if value is not None and not isinstance(value, Tensor):
+        came = f"a {type(value).__name__} came"
+        raise checks.refuse(name, "must be a torch tensor", came, "use torch.as_tensor(...)")
     if value is not None and value.shape != like.shape:
         came = f"{tuple(value.shape)} came for {tuple(like.shape)}"
         raise checks.refuse(name, "must have the split's shape", came, "give an entry per example")

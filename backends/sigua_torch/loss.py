@@ -18,6 +18,9 @@ from sigua_torch._pool import pool_of
 from sigua_torch._schedule import EpochNumbers, check_steps
 from sigua_torch._select import Examples, Selector
 
+FORGOTTEN_AFTER = 10_000
+"""Training calls at epoch 0 after which the criterion asks whether set_epoch was forgotten."""
+
 
 class SIGUALoss(nn.CrossEntropyLoss):
     """A drop-in for `nn.CrossEntropyLoss` that trains with a `sigua` method.
@@ -37,14 +40,14 @@ class SIGUALoss(nn.CrossEntropyLoss):
         weight: float, (k,), a weight per class. For backward correction it belongs to the true
             class: the corrected loss estimates the *weighted* clean risk.
         ignore_index: the class index that takes no part.
-        reduction: "mean", "sum", or "none" (the signed losses, whose mean is "mean").
+        reduction: "mean", "sum", or "none" (the signed losses, which add up to "sum").
         label_smoothing: in [0, 1].
         base: another loss instead of cross-entropy: a function of (input, target) that returns a
             loss per example, like PyTorch's own with reduction="none". Backward correction calls it
             once per class.
         steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`.
         check_labels: check the range of class indices on an accelerator, too, where that waits for
-            the device. On the CPU it is always done.
+            the device. On the CPU it is always done, but for a compiled graph.
         sync: select over the mini-batches of all processes of torch.distributed: True, a process
             group, or `sigua_torch.Pool(group, largest=...)`; every process must then call the
             criterion at every step, one without examples, too. By default each process selects
@@ -52,6 +55,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     Raises:
         ValueError: an argument is out of range, or does not fit the others.
+
+    Its `state_dict` holds the epoch, for a resumed run to continue its ramp; the weights of a model
+    that contains a plain criterion load with `strict=False`.
 
     Shape:
         As for `nn.CrossEntropyLoss`: input (k,), (N, k) or (N, k, d1, ...), with class indices or
@@ -80,7 +86,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         check_labels: bool = False,
         sync: Any = None,
     ) -> None:
-        _check.options(method, weight, reduction, label_smoothing, base)
+        _check.options(method, weight, ignore_index, reduction, label_smoothing, base)
         check_steps(method, steps_per_epoch)
         super().__init__(
             weight,
@@ -121,6 +127,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             rule = "must not be called on a criterion that counts by itself"
             raise checks.refuse("set_epoch", rule, came, "leave one of the two out")
         self.numbers.set(epoch)
+        self._select.calls_at_epoch_0 = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.method!r})"
@@ -146,6 +153,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """
         on_host = input.device.type == "cpu" and not torch.compiler.is_compiling()
         _check.batch(self.method, input, target, self.base is not None)
+        _check.items(num_items_in_batch)
         valid = self._valid(input, target, on_host)
         if not (self.training and torch.is_grad_enabled()):
             return self._plain(input, target, valid, num_items_in_batch)
@@ -164,6 +172,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self._select.found = _shaped(split, losses)
         if on_host:
             self._warn_if_too_small(losses.numel())
+            self._warn_if_forgotten()
         if not finite:  # an infinite loss says nothing; a NaN stays NaN, even times 0
             losses = losses.masked_fill(losses.detach() == INF, 0.0)
         if self.reduction == "none":
@@ -197,7 +206,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             loss = F.cross_entropy(
                 logits,
                 target,
-                self.weight,
+                None if self.weight is None else self.weight.to(logits.dtype),
                 ignore_index=self.ignore_index,
                 reduction=reduction,
                 label_smoothing=self.label_smoothing,
@@ -248,7 +257,23 @@ class SIGUALoss(nn.CrossEntropyLoss):
                 f"a mini-batch of {size} is too small for {self.method!r}: once warm, it drops no "
                 "example, or climbs on none; use larger batches (if it was only the last, partial "
                 "batch of an epoch, drop_last=True)",
-                stacklevel=4,
+                stacklevel=5,
+            )
+
+    def _warn_if_forgotten(self) -> None:
+        """Say once that nobody calls `set_epoch`: the schedule then stays where it begins."""
+        select = self._select
+        if select.calls_at_epoch_0 is None:
+            return
+        select.calls_at_epoch_0 += 1
+        if self.method.horizon == 0 or self.numbers.epoch > 0:
+            select.calls_at_epoch_0 = None
+        elif select.calls_at_epoch_0 == FORGOTTEN_AFTER:
+            warnings.warn(
+                f"{FORGOTTEN_AFTER} training calls and still at epoch 0, where {self.method!r} "
+                "begins: call criterion.set_epoch(epoch) before each epoch, or pass "
+                "steps_per_epoch=len(loader)",
+                stacklevel=5,
             )
 
 
