@@ -74,6 +74,13 @@ class Condition(Protocol):
         """
 
 
+def no_class_sums() -> ValueError:
+    """Return the error for a rule that asks for class sums where there are none."""
+    advice = 'use sigua.custom(..., correction="backward", T=T)'
+    rule = "backward correction has them"
+    return checks.refuse("class_sums", rule, "the method has none", advice)
+
+
 def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
     """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
     masks = condition.split(batch, *numbers)

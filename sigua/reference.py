@@ -40,9 +40,7 @@ class Batch:
 
     def class_sums(self) -> Floats:
         if self.sums is None:
-            came = "the method has none"
-            advice = 'use sigua.custom(..., correction="backward", T=T)'
-            raise checks.refuse("class_sums", "backward correction has them", came, advice)
+            raise conditions.no_class_sums()
         return self.sums
 
 
