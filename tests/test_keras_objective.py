@@ -91,6 +91,7 @@ def test_golden_small_loss_masks(golden_small_loss):
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(split.bad), v["bad"])
 
 
+@pytest.mark.filterwarnings("ignore:epoch:UserWarning")  # so few examples that none is bad
 def test_golden_small_loss_in_the_compiled_step(golden_small_loss):
     """The compiled step of `fit` chooses and adds up as the golden vectors do."""
     picked = [v for v in golden_small_loss if v["gamma"] and "inf" not in v["losses"]]
@@ -362,6 +363,7 @@ def test_a_condition_of_ones_own_needs_no_registration():
     np.testing.assert_array_equal(weights, [1, 1, 0, -0.5])
 
 
+@pytest.mark.filterwarnings("ignore:epoch:UserWarning")  # so few examples that none is bad
 def test_nan_reaches_the_user():
     """A NaN loss makes the objective NaN, though the example is neither good nor bad."""
     _, logs = signed(sigua.sigua_sl(0.5, delta=0.25, warmup=0), [1.0, np.nan, 3.0, 4.0])

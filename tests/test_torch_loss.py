@@ -306,6 +306,30 @@ def test_gradcheck(method):
     assert torch.autograd.gradcheck(lambda z: criterion(z, *rest), (logits,))
 
 
+@pytest.mark.parametrize("value", [-1e4, -1e9, -float("inf")])
+def test_forward_correction_is_exact_where_classes_are_masked(value):
+    """Class 3 all but impossible: T'p at label 3 is .45 p_2, with p_2 = 1/9; -log .05 = 2.99573."""
+    logits = torch.zeros(1, 10)
+    logits[0, 3] = value
+    got, gradient = run(SIGUALoss(sigua.forward_correction(PAIR)), logits, torch.tensor([3]))
+    assert got.item() == pytest.approx(-np.log(0.05), rel=1e-6)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("T", [PAIR, SYMMETRIC], ids=name)
+def test_an_impossible_label_says_nothing_under_backward_correction(T):
+    """Its corrected loss is +inf, dense or symmetric: neither good nor bad, value 0, gradient 0."""
+    logits, labels, _ = batch()
+    logits = logits.detach().clone()
+    logits[3, labels[3]] = -float("inf")
+    criterion = SIGUALoss(sigua.sigua_bc(T))
+    value, gradient = run(criterion, logits, labels)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+    assert (gradient[3] == 0).all()
+    assert not (criterion.split.good | criterion.split.bad)[3]
+
+
 def test_any_base_loss_is_selected_and_corrected():
     """Focal loss by hand: SIGUA chooses on it, and T^-1 corrects it class by class."""
     logits, labels, _ = batch()

@@ -68,7 +68,7 @@ class Correction:
         """
         if self.kind == "none":
             return _losses.per_example(loss, y_true, y_pred), None
-        self._check(loss, y_pred)
+        self.check(loss, y_pred)
         if self.kind == "forward":
             return self._forward(loss, y_true, y_pred), None
         table = _losses.every_class(loss, y_true, y_pred)
@@ -76,7 +76,10 @@ class Correction:
         detached = ops.stop_gradient(table)
         return ops.sum(rows * table, axis=-1), lambda: ops.sum(self.sums * detached, axis=-1)
 
-    def _check(self, loss: Loss, y_pred: Tensor) -> None:
+    def check(self, loss: Loss, y_pred: Tensor) -> None:
+        """Refuse another number of classes than T's, and a loss that ignores one."""
+        if self.kind == "none":
+            return
         k = _losses.num_classes(y_pred)
         if self.num_classes != k:
             came = f"T has {self.num_classes} and the predictions have {k}"

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from sigua import AllGood, Known, Method, NonNegative, SmallLoss, checks, conditions
+from sigua import Method, checks, conditions
+from sigua_keras import _check
 from sigua_keras._batch import Batch, signed_weights
 from sigua_keras._correction import Correction
 from sigua_keras._losses import Loss, Tensor, label_index, resolve, squeeze_labels
-from sigua_keras._outputs import Output
+from sigua_keras._outputs import Output, predicted
 from sigua_keras._shares import Shares
 
 ComputeLoss = Callable[..., Tensor]
@@ -59,7 +60,7 @@ def weigh(
         y_true: labels.
         y_pred: predictions, (n, k) or (n, 1).
         sample_weight: (n,) or (n, 1); scales but does not rank, and 0 takes no rank. For `Known`
-            and a condition of your own, the sign says who is trusted.
+            and a condition of your own, the sign says who is trusted; else a negative one is NaN.
     """
     losses, class_sums = correction(loss, y_true, y_pred)
     takes_part = ops.ones_like(losses, dtype="bool")
@@ -76,11 +77,8 @@ def weigh(
 
 
 def _weight_and_mark(method: Method, sample_weight: Any) -> tuple[Tensor | None, Tensor | None]:
+    _check.weight(method, sample_weight)
     if sample_weight is None:
-        if isinstance(method.condition, Known):
-            rule = "for Known its sign marks each example, plus for good and minus for bad"
-            advice = "pass sample_weight=np.where(trusted, 1.0, -1.0) to fit"
-            raise checks.refuse("sample_weight", rule, "none came", advice)
         return None, None
     weight = ops.convert_to_tensor(sample_weight, dtype="float32")
     if len(weight.shape) == 2 and weight.shape[-1] == 1:
@@ -88,9 +86,10 @@ def _weight_and_mark(method: Method, sample_weight: Any) -> tuple[Tensor | None,
     if len(weight.shape) != 1:
         came = f"shape {tuple(weight.shape)} came"
         raise checks.refuse("sample_weight", "must be one per example", came, "give shape (n,)")
-    if isinstance(method.condition, (AllGood, NonNegative, SmallLoss)):
-        return weight, None
-    return ops.abs(weight), weight > 0
+    if _check.reads_signs(method):
+        return ops.abs(weight), weight > 0
+    # Inside a trace nobody can be told; a loss of NaN is at least seen, and climbing is not.
+    return ops.where(weight < 0, float("nan"), weight), None
 
 
 class Given(keras.losses.Loss):
@@ -115,10 +114,16 @@ class Objective:
         self.shares = Shares(method)
         self.evaluating = False
         self.reached = False
+        self.warned = False
         self.loss_weights: Any = _UNKNOWN
 
-    def check(self, model: Any) -> None:
-        """Refuse a model that cannot be trained with SIGUA; note its loss weights."""
+    def check(self, model: Any, network: Any = None) -> None:
+        """Refuse a model that cannot be trained with SIGUA; note its loss weights.
+
+        Args:
+            model: a compiled model.
+            network: what predicts, if it is not the model itself.
+        """
         if self.loss is None and getattr(model, "loss", None) is None:
             advice = "name one in model.compile(optimizer, loss), or pass loss= here"
             raise checks.refuse("loss", "SIGUA weighs the compiled loss", "none came", advice)
@@ -127,8 +132,23 @@ class Objective:
                 rule = "must not be divided by the sum of its weights, which are signed here"
                 came = "reduction='mean_with_sample_weight' came"
                 raise checks.refuse("loss", rule, came, "use 'sum_over_batch_size'")
+        self._check_outputs(model, model if network is None else network)
         if self.method.correction != "none":
             self.loss_weights = model.get_compile_config().get("loss_weights")
+
+    def _check_outputs(self, model: Any, network: Any) -> None:
+        """Refuse, before training, what the first step would: on JAX that loses the weights."""
+        for loss in (self.loss, model.loss):
+            _check.plain(loss)
+        y_pred = predicted(network)
+        if y_pred is None:
+            return
+        output = Output(self.output, y_pred, getattr(network, "output_names", None))
+        prediction = output.of("y_pred", y_pred)
+        loss = self.loss if self.loss is not None else output.of("loss", model.loss)
+        _check.plain(loss)
+        if len(prediction.shape) > 1 and prediction.shape[-1] is not None:
+            self.correction.check(loss, prediction)
 
     def __call__(
         self,
@@ -148,6 +168,7 @@ class Objective:
         prediction = output.of("y_pred", y_pred)
         label = squeeze_labels(output.of("y", y), prediction)
         given = self.loss if self.loss is not None else output.of("loss", model.loss)
+        _check.plain(given)
         loss = resolve(given, label, prediction)
         weight = output.of("sample_weight", sample_weight)
         numbers = self.shares.numbers()
@@ -156,9 +177,15 @@ class Objective:
         corrected = self.method.correction != "none"
         # A corrected loss is no sample weight of the compiled one, which therefore weighs nothing.
         weights = ops.zeros_like(done.weights) if corrected else done.weights
-        weights = output.spread(sample_weight, weights)
+        weights = output.spread(sample_weight, weights, _check.reads_signs(self.method))
         total = _call(compute_loss, x, output.put(y, label), y_pred, weights, training)
         return total + self._beside(model, output, loss, done) if corrected else total
+
+    def end_epoch(self, epoch: float, logs: Any) -> None:
+        """Refuse an epoch that never asked for the loss; warn once of a selection that is idle."""
+        _check.reached(self.reached)
+        if not self.warned:
+            self.warned = _check.idle(self.method, epoch, logs)
 
     def _beside(self, model: Any, output: Output, loss: Loss, done: Weighed) -> Tensor:
         """Return the corrected losses, reduced and scaled as Keras would the compiled loss."""

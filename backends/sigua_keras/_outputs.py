@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras import tree
+from keras import Sequential, ops, tree
 
 from sigua import checks
 
@@ -13,7 +13,7 @@ class Output:
     """One place in the structure of predictions: a dict, a list, a tuple, or a lone tensor.
 
     Args:
-        wanted: the name of an output, its index, or None if there is one only.
+        wanted: the name of an output, its index (not in a dict), or None if there is one only.
         y_pred: the model's predictions.
         names: the model's output names, if it has some.
 
@@ -71,10 +71,35 @@ class Output:
             return parts if isinstance(structure, list) else tuple(parts)
         return part
 
-    def spread(self, weights: Any, part: Any) -> Any:
-        """Return sample weights in the structure of the predictions, with another part here."""
+    def spread(self, weights: Any, part: Any, signed: bool) -> Any:
+        """Return sample weights in the structure of the predictions, with another part here.
+
+        Args:
+            weights: the user's, for one output or for each.
+            part: what this output is weighed by.
+            signed: whether signs are marks, which no other output must see: Keras hands each the
+                same weights.
+        """
         if self.lone:
             return part
         every = range(len(self.names))
         parts = [self.of("sample_weight", weights, i) if i != self.index else part for i in every]
+        if signed:
+            parts = [
+                item if i == self.index or item is None else _magnitude(item)
+                for i, item in enumerate(parts)
+            ]
         return dict(zip(self.names, parts, strict=True)) if self.mapping else parts
+
+
+def _magnitude(weights: Any) -> Any:
+    return ops.abs(ops.convert_to_tensor(weights, dtype="float32"))
+
+
+def predicted(model: Any) -> Any:
+    """Return what a functional or built sequential model predicts, as symbolic tensors, or None.
+
+    Where a release of Keras keeps it elsewhere, the checks wait for the first step.
+    """
+    inner = getattr(model, "_functional", None) if isinstance(model, Sequential) else model
+    return getattr(inner, "_outputs_struct", None)

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from sigua import Method, checks
+from sigua_keras import _check
 from sigua_keras._attach import Attachment, strategy_scope
 from sigua_keras._objective import Objective
 
@@ -26,7 +27,17 @@ class SIGUA(keras.callbacks.Callback):
     Sample and class weights scale losses but never decide who is good; an example of weight 0
     takes no rank. For `sigua.Known` (and a condition of your own) the *sign* of `sample_weight`
     marks each example, plus for good and minus for bad, and its magnitude is the weight; leave
-    `weighted_metrics` out then, for Keras hands them the signs, too.
+    `weighted_metrics` and the weights of `validation_data` out then, for Keras hands them the
+    signs, too. There is one right line for Known:
+
+        model.fit(x, y, sample_weight=np.where(trusted, 1.0, -1.0), callbacks=[SIGUA(method)])
+
+    Booleans are refused. 0 and 1 cannot be told from weights: 0 leaves an example out, and nothing
+    is forgotten. Nor can `class_weight` alone, with which every example is good. Other outputs of
+    the model are weighed by the magnitudes.
+
+    For all other methods a negative weight, which would climb, makes the loss NaN: a compiled step
+    cannot refuse it.
 
     Selection is per mini-batch: per replica under tf.distribute, global under keras.distribution
     on JAX. A NaN loss makes the objective NaN, and so does an infinite one, because Keras
@@ -38,25 +49,33 @@ class SIGUA(keras.callbacks.Callback):
     Each `fit` compiles the training step once. In a loop of short fits or of `train_on_batch`, call
     `attach` before it, `set_epoch` in it, and `detach` after it.
 
-    A `fit` that is interrupted tells its callbacks nothing; the next `fit`, `train_on_batch` or
-    `evaluate` finds the model clean, and so does any other code after `detach()`.
+    A `fit` that is interrupted tells its callbacks nothing; the next `fit` or `train_on_batch` is
+    plain again, and any other code finds the model clean after `detach()`. On JAX, an error
+    inside a step loses the model's weights; that is Keras's own way there, with or without SIGUA.
+
+    Once the warm-up of a small-loss method is over, an epoch in which nobody was dropped, or nobody
+    bad, is warned of.
 
     Args:
         method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
-        output: the name or index of the output it is for, if the model has several.
+        output: which output it is for, if the model has several: its name, or its index unless the
+            model predicts a dict.
         loss: what measures an example, as for `compile`; by default the compiled loss. Per-example
             losses must have shape (batch,), hence predictions (batch, classes) or (batch, 1).
 
     Raises:
-        ValueError: `method` is none. When training begins: no loss is compiled, or one that divides
-            by the sum of its weights; the model has another SIGUA. In the first step: several
-            outputs and no `output`, a loss without one value per example, T of another size. After
+        ValueError: `method` is none, or `output` neither name nor index. When training begins: no
+            loss is compiled, or one that divides by the sum of its weights, or a `SIGUALoss`; the
+            model has another SIGUA. Then, or in the first step of a model that does not know its
+            outputs before: several outputs and no `output`, T of another size. In the first step:
+            a loss without one value per example; for Known no sample weights, or booleans. After
             the first epoch: a `train_step` that never called `compute_loss`.
     """
 
     def __init__(self, method: Method, output: str | int | None = None, loss: Any = None) -> None:
         super().__init__()
-        require_method(method)
+        _check.method(method)
+        _check.output(output)
         self.method, self.output, self.loss = method, output, loss
         self._attachment: Attachment | None = None
 
@@ -79,6 +98,13 @@ class SIGUA(keras.callbacks.Callback):
         self._attachment = None
 
     def _attach(self, model: Any, for_one_fit: bool) -> None:
+        earlier = self._attachment
+        if earlier is not None and earlier.model is not model:
+            if not earlier.for_one_fit:
+                rule = "a callback is attached to one model at a time"
+                advice = "call detach() first, or make another SIGUA"
+                raise checks.refuse("SIGUA", rule, "it is attached to another", advice)
+            earlier.remove()  # of a fit that was interrupted
         with strategy_scope(model):
             objective = Objective(self.method, self.output, self.loss)
         self._attachment = Attachment(model, objective, for_one_fit)
@@ -99,23 +125,8 @@ class SIGUA(keras.callbacks.Callback):
         self.set_epoch(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        require_reached(self._attached().objective)
+        self._attached().objective.end_epoch(epoch, logs)
 
     def on_train_end(self, logs: Any = None) -> None:
         if self._attachment is not None and self._attachment.for_one_fit:
             self.detach()
-
-
-def require_method(method: Any) -> None:
-    """Raise ValueError unless it is a method of `sigua`."""
-    if not isinstance(method, Method):
-        came = f"a {type(method).__name__} came"
-        raise checks.refuse("method", "must be a method of sigua", came, "try sigua.sigua_sl(...)")
-
-
-def require_reached(objective: Objective) -> None:
-    """Raise ValueError if an epoch of training never asked for the loss."""
-    if not objective.reached:
-        rule = "must call self.compute_loss(x, y, y_pred, sample_weight)"
-        came = "it did not in a whole epoch, so that training was plain"
-        raise checks.refuse("train_step", rule, came, "compute the loss with it")

@@ -7,10 +7,9 @@ from typing import Any
 import keras
 
 from sigua import Method, checks
-from sigua_keras import _losses
+from sigua_keras import _check, _losses
 from sigua_keras._correction import Correction
 from sigua_keras._objective import weigh
-from sigua_keras.callback import require_method
 
 
 @keras.saving.register_keras_serializable(package="sigua")
@@ -38,10 +37,12 @@ class SIGUALoss(keras.losses.Loss):
         reduction: str | None = "sum_over_batch_size",
         name: str = "sigua_loss",
     ) -> None:
-        require_method(method)
+        _check.method(method)
         if method.horizon > 0:
             rule = "must not change from epoch to epoch, which a loss does not know"
             advice = "use the callback, sigua_keras.SIGUA(method)"
+            if method.horizon == float("inf") and not hasattr(method.condition, "horizon"):
+                advice += "; horizon = 0 on the condition says that it never changes"
             raise checks.refuse("method", rule, f"{method!r} came", advice)
         if reduction == "mean_with_sample_weight":
             rule = "must not divide by the sum of the weights, which are signed here"
@@ -58,7 +59,12 @@ class SIGUALoss(keras.losses.Loss):
             y_true: labels, integers (n,) or (n, 1), or one-hot (n, k).
             y_pred: predictions, (n, k), or (n, 1) for one sigmoid unit.
             sample_weight: (n,); scales but does not rank, and 0 takes no rank. For `sigua.Known`
-                its sign says who is good.
+                its sign says who is good: `np.where(trusted, 1.0, -1.0)`.
+
+        Raises:
+            ValueError: sample weights that are none, or booleans, for `sigua.Known`; for other
+                methods a negative one in a NumPy array or a list. In a tensor it makes the loss
+                NaN.
         """
         y_true = _losses.squeeze_labels(keras.ops.convert_to_tensor(y_true), y_pred)
         loss = _losses.resolve(self.loss, y_true, y_pred)

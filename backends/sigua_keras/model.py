@@ -7,10 +7,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from sigua import Method
+from sigua import Method, checks
+from sigua_keras import _check
 from sigua_keras._attach import carried, evaluating, require_tracked, track
 from sigua_keras._objective import Objective
-from sigua_keras.callback import require_method, require_reached
 
 
 @keras.saving.register_keras_serializable(package="sigua")
@@ -26,12 +26,12 @@ class SIGUAModel(keras.Model):
     Args:
         model: the model to train; built or not.
         method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
-        output: the name or index of the output it is for, if the model has several.
+        output: which output it is for, as for `SIGUA`.
         loss: what measures an example, as for `compile`; by default the compiled loss.
         **kwargs: of `keras.Model`.
 
     Raises:
-        ValueError: as for `SIGUA`.
+        ValueError: as for `SIGUA`; `model` is none of Keras, or is a SIGUAModel already.
     """
 
     def __init__(
@@ -42,7 +42,12 @@ class SIGUAModel(keras.Model):
         loss: Any = None,
         **kwargs: Any,
     ) -> None:
-        require_method(method)
+        _check.method(method)
+        _check.output(output)
+        if not isinstance(model, keras.Layer) or isinstance(model, SIGUAModel):
+            came = f"a {type(model).__name__} came"
+            advice = "give a keras.Model that trains plainly"
+            raise checks.refuse("model", "must be a plain model of Keras", came, advice)
         super().__init__(**kwargs)
         self.model = model
         self.method = method
@@ -85,7 +90,7 @@ class SIGUAModel(keras.Model):
 
     def make_train_function(self, force: bool = False) -> Any:
         if force or self.train_function is None:
-            self._sigua.check(self)
+            self._sigua.check(self, self.model)
             require_tracked(self, self._sigua)
         return super().make_train_function(force=force)
 
@@ -150,4 +155,4 @@ class Epochs(keras.callbacks.Callback):
         self.model.set_epoch(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        require_reached(self.model._sigua)
+        self.model._sigua.end_epoch(epoch, logs)

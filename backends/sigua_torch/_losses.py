@@ -8,6 +8,7 @@ signed "probabilities" as they are: only row y is needed, O(k) per example and n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
@@ -99,8 +100,6 @@ class Correction(nn.Module):
     """T^-1 (backward) or log T' (forward), (k, k); None for symmetric noise, which needs none."""
     sums: Tensor | None
     """1'T^-1, (k,), where the condition asks for class sums."""
-    likeliest: Tensor | None
-    """(k,), the true class i with the largest T[i, y] for each observed y (forward)."""
 
     def __init__(self, method: Method) -> None:
         super().__init__()
@@ -135,21 +134,18 @@ class Correction(nn.Module):
         if self.matrix is None:
             own, everyone = T.inverse_pair
             loss, total = measure.at_label_and_total(logits, target)
-            return own * loss + everyone * total
+            # Where the label is impossible, inf - inf would be NaN; T^-1's diagonal decides.
+            limit = math.copysign(float("inf"), own + everyone)
+            corrected = own * loss + everyone * total
+            return corrected.masked_fill(loss.detach() == float("inf"), limit)
         return measure.combined(logits, _rows(self.matrix, logits, target))
 
     def _log_observed_at(self, logits: Tensor, target: Tensor, T: TransitionMatrix) -> Tensor:
         """Return log [T'p]_y; it needs column y of T alone, and is exact however small p is."""
         dim = class_dim(logits)
-        if self.matrix is not None and self.likeliest is not None:
-            # log sum_i p_i T_iy, as a difference of two cross-entropies at the true class that is
-            # likeliest behind y: their kernel is fused, logsumexp's is not.
-            log_column = _rows(self.matrix, logits, target)
-            best = self.likeliest[target]
-            at_best = log_column.gather(dim, best.unsqueeze(dim)).squeeze(dim)
-            joint = F.cross_entropy(logits + log_column, best, reduction="none")
-            return joint - F.cross_entropy(logits, best, reduction="none") + at_best
         log_p = logits.log_softmax(dim)
+        if self.matrix is not None:
+            return (log_p + _rows(self.matrix, logits, target)).logsumexp(dim)
         on, off = T.entries
         log_p = log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim)
         return ((on - off) * log_p.exp() + off).log() if off else log_p
@@ -177,8 +173,6 @@ class Correction(nn.Module):
             sums = self.T.inverse_column_sums
         self.register_buffer("matrix", table(matrix), persistent=False)
         self.register_buffer("sums", table(sums), persistent=False)
-        likeliest = None if self.matrix is None else self.matrix.argmax(1)
-        self.register_buffer("likeliest", likeliest, persistent=False)
 
     def _match(self, logits: Tensor) -> None:
         """Make the tables in the logits' precision, from the exact T, if they are in another."""
@@ -206,7 +200,9 @@ def _rows(matrix: Tensor, logits: Tensor, target: Tensor) -> Tensor:
     """Return row y of a (k, k) matrix, or q' matrix, with the classes in the class dimension."""
     dim = class_dim(logits)
     if is_index(logits, target):
-        return matrix[target].movedim(-1, dim)
+        # index_select copies whole rows, where matrix[target] goes entry by entry.
+        rows = matrix.index_select(0, target.reshape(-1))
+        return rows.reshape(*target.shape, matrix.shape[1]).movedim(-1, dim)
     return _mix(target, matrix)
 
 

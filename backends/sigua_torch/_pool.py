@@ -41,7 +41,7 @@ class Pool:
         largest = self._largest(table)
         padded = torch.nn.functional.pad(table, (0, largest - table.shape[1])).contiguous()
         out = padded.new_empty(self.processes * padded.numel())
-        dist.all_gather_into_tensor(out, padded.reshape(-1), group=self.group)
+        dist.all_gather_single(out, padded.reshape(-1), group=self.group)
         parts = out.reshape(self.processes, len(columns), largest)
         return list(parts.transpose(0, 1).reshape(len(columns), -1))
 
@@ -55,7 +55,7 @@ class Pool:
         if self.largest is None:
             size = torch.tensor([n], device=table.device)
             sizes = size.new_empty(self.processes)
-            dist.all_gather_into_tensor(sizes, size, group=self.group)
+            dist.all_gather_single(sizes, size, group=self.group)
             return int(sizes.max())
         return self.largest
 

@@ -1,0 +1,90 @@
+"""What is refused or warned of, in one sentence each, where the user wrote it if it can be."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+
+from sigua import AllGood, Known, Method, NonNegative, SmallLoss, checks
+
+_MARKS = "pass sample_weight=np.where(trusted, 1.0, -1.0)"
+
+
+def method(value: Any) -> None:
+    """Raise ValueError unless it is a method of `sigua`."""
+    if not isinstance(value, Method) or type(value) is Method:
+        came = f"a {type(value).__name__} came"
+        raise checks.refuse("method", "must be a method of sigua", came, "try sigua.sigua_sl(...)")
+
+
+def output(value: Any) -> None:
+    """Raise ValueError unless it may name an output; a bool is no index."""
+    if isinstance(value, bool) or not (value is None or isinstance(value, (str, int))):
+        advice = "leave it out for a model with one output"
+        rule = "must be the name or the index of an output"
+        raise checks.refuse("output", rule, f"{value!r} came", advice)
+
+
+def plain(loss: Any) -> None:
+    """Raise ValueError for a loss that is SIGUA's already."""
+    if isinstance(getattr(loss, "method", None), Method):
+        rule = "must be a plain one, which SIGUA weighs"
+        advice = "compile 'sparse_categorical_crossentropy', or leave the callback out"
+        raise checks.refuse("loss", rule, "a SIGUALoss came, which is SIGUA's already", advice)
+
+
+def reads_signs(method: Method) -> bool:
+    """Return whether the sign of a sample weight marks the example."""
+    return not isinstance(method.condition, (AllGood, NonNegative, SmallLoss))
+
+
+def weight(method: Method, value: Any) -> None:
+    """Refuse sample weights whose kind, or whose values where they are no tensors, mislead."""
+    if value is None:
+        if isinstance(method.condition, Known):
+            rule = "for Known its sign marks each example, plus for good and minus for bad"
+            raise checks.refuse("sample_weight", rule, "none came", f"{_MARKS} to fit")
+        return
+    if not hasattr(value, "dtype"):
+        value = np.asarray(value)
+    if reads_signs(method):
+        if keras.backend.standardize_dtype(value.dtype) == "bool":
+            rule = "its sign marks each example, and False is 0, which leaves it out"
+            raise checks.refuse("sample_weight", rule, "booleans came", _MARKS)
+    elif isinstance(value, np.ndarray) and (value < 0).any():
+        rule = "must not be negative, for this method reads no signs and would climb"
+        came = f"{value[value < 0][0]:g} came"
+        raise checks.refuse("sample_weight", rule, came, "leave an example out by 0")
+
+
+def idle(method: Method, epoch: float, logs: Any) -> bool:
+    """Return whether, after its warm-up, a selection dropped or forgot nobody; then warn."""
+    condition: Any = method.condition
+    good, bad = ((logs or {}).get(f"sigua_{name}") for name in ("good", "bad"))
+    if not isinstance(condition, SmallLoss) or good is None or bad is None:
+        return False
+    warm = epoch >= method.horizon and condition.noise_rate > 0
+    if not warm:
+        return False
+    _, keep, forget = method.at(epoch)
+    forgets = forget > (0 if condition.variant == "official" else keep)
+    if good != 1 and not (forgets and bad == 0 and good > 0):
+        return False
+    nobody = "dropped" if good == 1 else "bad"
+    warnings.warn(
+        f"epoch {epoch:g}: no example was ever {nobody}, although the warm-up is over; the "
+        "mini-batches are too small for the rates, or all losses tie",
+        stacklevel=3,
+    )
+    return True
+
+
+def reached(value: bool) -> None:
+    """Raise ValueError if an epoch of training never asked for the loss."""
+    if not value:
+        rule = "must call self.compute_loss(x, y, y_pred, sample_weight)"
+        came = "it did not in a whole epoch, so that training was plain"
+        raise checks.refuse("train_step", rule, came, "compute the loss with it")
