@@ -102,6 +102,15 @@ def test_casts_do_not_round_what_the_method_says():
     assert criterion(logits, labels).item() == pytest.approx(want.objective, rel=1e-13)
 
 
+def test_a_cast_does_not_round_gamma_on_the_device(monkeypatch):
+    """In half precision .001 would be .00100040; the device's own number stays float32's."""
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    method = sigua.sigua_sl(0.5, delta=0.3, gamma=0.001, warmup=0)
+    (logits, labels), *_ = batches(1)
+    fresh, cast = SIGUALoss(method, reduction="none"), SIGUALoss(method, reduction="none").half()
+    assert torch.equal(cast(logits, labels), fresh(logits, labels))
+
+
 def test_state_dict_of_a_model_holds_the_epoch_alone():
     """T's tables are made from the method; saving them would pin a file to one T."""
     criterion = SIGUALoss(sigua.sigua_bc(PAIR))
