@@ -353,6 +353,25 @@ def test_any_base_loss_is_selected_and_corrected():
     torch.testing.assert_close(criterion(logits, labels), losses.mean())
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_rule_sees_losses_without_gradient(weighted):
+    """So that masks made of them carry none, whatever a rule computes on the way."""
+    seen = []
+
+    class Watch:
+        def at(self, epoch):
+            return ()
+
+        def split(self, batch):
+            seen.append(batch.losses.requires_grad)
+            return sigua.Split(batch.losses >= 0, batch.losses < 0)
+
+    logits, labels, _ = batch()
+    weight = torch.ones(10, dtype=torch.float64) if weighted else None
+    SIGUALoss(sigua.custom(Watch()), weight)(logits, labels)
+    assert seen == [False]
+
+
 def test_reductions_agree():
     """The entries of "none" sum to "sum", and "mean" is that over the sum of the weights."""
     logits, labels, _ = batch()
