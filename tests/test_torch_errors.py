@@ -193,6 +193,22 @@ def test_float64_class_weights_work_in_training_and_evaluation():
     torch.testing.assert_close(criterion.eval()(logits, labels), plain)
 
 
+def test_an_input_that_is_no_tensor_is_refused_by_name():
+    """NumPy's arrays have a device, too; it must not be read first."""
+    for base in (None, torch.nn.functional.mse_loss):
+        with pytest.raises(ValueError, match=r"^input: must be a torch tensor, but a ndarray came"):
+            SIGUALoss(SL, base=base)(LOGITS.numpy(), LABELS)
+
+
+def test_a_part_of_a_pooled_batch_is_not_called_too_small(monkeypatch):
+    """With sync= the selection is over all processes; warnings are errors here."""
+    criterion = SIGUALoss(SL, sync=True)
+    monkeypatch.setattr(criterion._select.pool, "gather", lambda *columns: list(columns))
+    monkeypatch.setattr(criterion._select.pool, "own", lambda pooled, n: pooled[:n])
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda group: 1)
+    criterion(LOGITS[:3].clone().requires_grad_(), LABELS[:3])
+
+
 def test_labels_on_an_accelerator_are_checked_when_asked():
     """Not by default, for that waits for the device; the meta device tells the two apart."""
     logits, labels = LOGITS.to("meta").requires_grad_(), LABELS.to("meta")

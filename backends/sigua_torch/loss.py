@@ -151,9 +151,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
         Raises:
             ValueError: shapes, dtypes or labels that do not fit.
         """
-        on_host = input.device.type == "cpu" and not torch.compiler.is_compiling()
         _check.batch(self.method, input, target, self.base is not None)
         _check.items(num_items_in_batch)
+        on_host = input.device.type == "cpu" and not torch.compiler.is_compiling()
         valid = self._valid(input, target, on_host)
         if not (self.training and torch.is_grad_enabled()):
             return self._plain(input, target, valid, num_items_in_batch)
@@ -251,7 +251,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if size in self._sizes or size > 1000 or not isinstance(condition, SmallLoss):
             return
         self._sizes.add(size)
-        if size > 0 and condition.noise_rate > 0 and condition.too_small(size):
+        alone = self._select.pool is None  # else this is a part of what is selected from
+        if alone and size > 0 and condition.too_small(size):
             self._sizes.update(range(1001))
             warnings.warn(
                 f"a mini-batch of {size} is too small for {self.method!r}: once warm, it drops no "
