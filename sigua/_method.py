@@ -81,6 +81,14 @@ class Method:
     def _arguments(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
 
+    @staticmethod
+    def require(value: object) -> Method:
+        """Return a method that names its parts, or raise ValueError on anything else."""
+        if not isinstance(value, Method) or type(value) is Method:
+            came, advice = f"a {type(value).__name__} came", "try sigua.sigua_sl(...)"
+            raise checks.refuse("method", "must be a method of sigua", came, advice)
+        return value
+
     @property
     def horizon(self) -> float:
         """The epoch from which nothing changes any more; 0 without a schedule, inf if unknown."""

@@ -206,7 +206,7 @@ def test_a_part_of_a_pooled_batch_is_not_called_too_small(monkeypatch):
     monkeypatch.setattr(criterion._select.pool, "gather", lambda *columns: list(columns))
     monkeypatch.setattr(criterion._select.pool, "own", lambda pooled, n: pooled[:n])
     monkeypatch.setattr("torch.distributed.get_world_size", lambda group: 1)
-    criterion(LOGITS[:3].clone().requires_grad_(), LABELS[:3])
+    criterion(LOGITS[:4].clone().requires_grad_(), LABELS[:4])
 
 
 def test_labels_on_an_accelerator_are_checked_when_asked():

@@ -13,13 +13,6 @@ from sigua import AllGood, Known, Method, NonNegative, SmallLoss, checks
 _MARKS = "pass sample_weight=np.where(trusted, 1.0, -1.0)"
 
 
-def method(value: Any) -> None:
-    """Raise ValueError unless it is a method of `sigua`."""
-    if not isinstance(value, Method) or type(value) is Method:
-        came = f"a {type(value).__name__} came"
-        raise checks.refuse("method", "must be a method of sigua", came, "try sigua.sigua_sl(...)")
-
-
 def output(value: Any) -> None:
     """Raise ValueError unless it may name an output; a bool is no index."""
     if isinstance(value, bool) or not (value is None or isinstance(value, (str, int))):

@@ -74,7 +74,7 @@ class SIGUA(keras.callbacks.Callback):
 
     def __init__(self, method: Method, output: str | int | None = None, loss: Any = None) -> None:
         super().__init__()
-        _check.method(method)
+        Method.require(method)
         _check.output(output)
         self.method, self.output, self.loss = method, output, loss
         self._attachment: Attachment | None = None

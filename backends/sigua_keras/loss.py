@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from sigua import Method, checks
-from sigua_keras import _check, _losses
+from sigua_keras import _losses
 from sigua_keras._correction import Correction
 from sigua_keras._objective import weigh
 
@@ -37,7 +37,7 @@ class SIGUALoss(keras.losses.Loss):
         reduction: str | None = "sum_over_batch_size",
         name: str = "sigua_loss",
     ) -> None:
-        _check.method(method)
+        Method.require(method)
         if method.horizon > 0:
             rule = "must not change from epoch to epoch, which a loss does not know"
             advice = "use the callback, sigua_keras.SIGUA(method)"

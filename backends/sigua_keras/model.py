@@ -42,7 +42,7 @@ class SIGUAModel(keras.Model):
         loss: Any = None,
         **kwargs: Any,
     ) -> None:
-        _check.method(method)
+        Method.require(method)
         _check.output(output)
         if not isinstance(model, keras.Layer) or isinstance(model, SIGUAModel):
             came = f"a {type(model).__name__} came"

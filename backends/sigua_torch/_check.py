@@ -15,9 +15,7 @@ def options(
     method: Any, weight: Any, ignore_index: Any, reduction: str, smoothing: float, base: Any
 ) -> None:
     """Refuse arguments of the constructor."""
-    if not isinstance(method, Method) or type(method) is Method:
-        came = f"a {type(method).__name__} came"
-        raise checks.refuse("method", "must be a method of sigua", came, "try sigua.sigua_sl(...)")
+    Method.require(method)
     if not isinstance(ignore_index, int):
         came = f"{ignore_index!r} came"
         raise checks.refuse("ignore_index", "must be an int", came, "-100 is the default")
