@@ -5,11 +5,12 @@
 The core is NumPy alone and is the spec; `sigua_torch` and `sigua_keras` train with it.
 """
 
-from sigua import reference
+from sigua import losses, reference
 from sigua._method import Method
-from sigua.conditions import AllGood, Batch, Condition, Known, NonNegative, SmallLoss
+from sigua.conditions import AllGood, Batch, Condition, Known, NoiseFloor, NonNegative, SmallLoss
 from sigua.diagnostics import LabelIssues, label_margins, rank_label_issues
 from sigua.estimate import estimate_noise_rate, estimate_transition, label_losses
+from sigua.floor import noise_floor
 from sigua.methods import (
     backward_correction,
     custom,
@@ -17,6 +18,8 @@ from sigua.methods import (
     nn_backward_correction,
     self_teaching,
     sigua_bc,
+    sigua_fc,
+    sigua_nf,
     sigua_sl,
     standard,
     stop_grad,
@@ -42,6 +45,7 @@ __all__ = [
     "Known",
     "LabelIssues",
     "Method",
+    "NoiseFloor",
     "NonNegative",
     "SmallLoss",
     "Split",
@@ -56,8 +60,10 @@ __all__ = [
     "keep_rate",
     "label_losses",
     "label_margins",
+    "losses",
     "mapped_transition",
     "nn_backward_correction",
+    "noise_floor",
     "objective",
     "random_transition",
     "rank_label_issues",
@@ -68,6 +74,8 @@ __all__ = [
     "self_teaching",
     "signed_weights",
     "sigua_bc",
+    "sigua_fc",
+    "sigua_nf",
     "sigua_sl",
     "standard",
     "stop_grad",

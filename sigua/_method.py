@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, ClassVar, Literal
 
 from sigua import checks
-from sigua.conditions import AllGood, Condition, Known, NonNegative, SmallLoss
+from sigua.conditions import AllGood, Condition, Known, NoiseFloor, NonNegative, SmallLoss
 from sigua.schedules import Knots, Schedule, horizon, value_at
 from sigua.transition import TransitionMatrix, require_matrix
 
@@ -78,6 +78,11 @@ class Method:
                 stacklevel=4,
             )
 
+    @property
+    def needs_cross_entropy(self) -> bool:
+        """Whether the rule's numbers are right for plain cross-entropy and no other loss."""
+        return False
+
     def _arguments(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
 
@@ -132,7 +137,7 @@ class Method:
             raise checks.refuse("data", "must be complete", str(error), advice) from None
 
 
-_CONDITIONS = {cls.__name__: cls for cls in (AllGood, SmallLoss, NonNegative, Known)}
+_CONDITIONS = {cls.__name__: cls for cls in (AllGood, SmallLoss, NonNegative, NoiseFloor, Known)}
 
 
 def _encode(name: str, value: Any) -> Any:

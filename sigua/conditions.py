@@ -201,6 +201,47 @@ class NonNegative:
 
 
 @dataclass(frozen=True)
+class NoiseFloor:
+    """All are good while the mini-batch's mean loss is at or above a floor, all bad below it.
+
+    The mean is that of the losses before class weights, over the examples that take part: over all
+    processes where the selection is, and over each micro-batch where gradients are accumulated.
+    With gamma = 1 this is flooding (Ishida et al., ICML 2020), at a level that `sigua.noise_floor`
+    computes instead of tuning it.
+
+    Args:
+        floor: in nats of what the method optimises, from 0 up; a number or a function of the epoch.
+
+    Raises:
+        ValueError: `floor` is negative, infinite or NaN.
+
+    >>> import numpy as np
+    >>> import sigua
+    >>> method = sigua.custom(NoiseFloor(1.0), gamma=1.0)
+    >>> sigua.reference.split(method, np.array([0.5, 0.7])).bad
+    array([ True,  True])
+    """
+
+    floor: Schedule
+
+    def __post_init__(self) -> None:
+        checks.plain_numbers(self)
+        advice = "give nats, such as sigua.noise_floor(0.5, 10)"
+        checks.schedule("floor", self.floor, 0, float("inf"), advice)
+
+    @property
+    def horizon(self) -> float:
+        return horizon(self.floor)
+
+    def at(self, epoch: float) -> tuple[float, ...]:
+        return (value_at("floor", self.floor, epoch, float("inf")),)
+
+    def split(self, batch: Batch, floor: Any) -> Split:
+        mean = batch.mean()
+        return Split(mean >= floor, mean < floor)
+
+
+@dataclass(frozen=True)
 class Known:
     """Good and bad are given with the batch: `trusted`, a boolean per example; False is bad.
 
@@ -222,3 +263,15 @@ class Known:
         if isinstance(batch.trusted, Split):
             return batch.trusted
         return Split(batch.trusted, ~batch.trusted)
+
+
+def may_read_marks(condition: Condition) -> bool:
+    """Return whether a rule may ask for `trusted`, as `Known` does and a user's own may."""
+    return not isinstance(condition, (AllGood, NoiseFloor, NonNegative, SmallLoss))
+
+
+def may_read_class_sums(condition: Condition) -> bool:
+    """Return whether a rule may ask for `class_sums`, as over="classes" does and a user's may."""
+    if isinstance(condition, NonNegative):
+        return condition.over == "classes"
+    return may_read_marks(condition) and not isinstance(condition, Known)

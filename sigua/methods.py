@@ -8,9 +8,10 @@ from functools import cached_property
 
 from sigua import checks
 from sigua._method import Correction, Method
-from sigua.conditions import AllGood, Condition, NonNegative, SmallLoss
+from sigua.conditions import AllGood, Condition, NoiseFloor, NonNegative, SmallLoss
+from sigua.floor import noise_floor
 from sigua.schedules import Schedule
-from sigua.transition import TransitionMatrix
+from sigua.transition import TransitionMatrix, require_matrix
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,73 @@ class sigua_bc(_OnNonNegative):
     T: TransitionMatrix
     gamma: Schedule = 1.0
     over: str = "label"
+
+
+class _OnNoiseFloor(Method):
+    @cached_property
+    def condition(self) -> NoiseFloor:  # type: ignore[override]
+        return NoiseFloor(self._floor())
+
+    def _floor(self) -> Schedule:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class sigua_nf(_OnNoiseFloor):
+    """Climb while the mini-batch's mean cross-entropy is below the entropy of the noise (ours).
+
+    Labels that are wrong at this rate, spread evenly over the other classes, cannot be predicted
+    better than that: whoever does is memorising. Not for pair noise, under which cross-entropy does
+    not learn the right classes in the first place (`sigua_fc`), and not for human noise, which is
+    more predictable than its rate says.
+
+    Args:
+        noise_rate: share of wrong labels, in [0, 1).
+        num_classes: k, at least 2.
+        gamma: how fast to climb, in [0, 1]; 0 stops at the floor.
+
+    >>> sigua_nf(0.5, num_classes=10)
+    sigua_nf(noise_rate=0.5, num_classes=10, gamma=1.0)
+    """
+
+    noise_rate: float
+    num_classes: int
+    gamma: Schedule = 1.0
+
+    needs_cross_entropy = True
+
+    def _floor(self) -> float:
+        advice = "give the share of wrong labels"
+        rate = checks.number("noise_rate", self.noise_rate, 0, 1, advice, closed=False)
+        return noise_floor(rate, self.num_classes)
+
+
+@dataclass(frozen=True)
+class sigua_fc(_OnNoiseFloor):
+    """Forward correction that climbs while its mini-batch mean is below the noise floor (ours).
+
+    Args:
+        T: the transition matrix.
+        gamma: how fast to climb, in [0, 1]; 0 stops at the floor.
+        floor: in nats, a number or a function of the epoch; `noise_floor(T)` if None, which takes
+            the classes to be equally frequent. With others, give `noise_floor(T, prior=...)`.
+
+    >>> sigua_fc(TransitionMatrix.symmetric(0.5, 10))
+    sigua_fc(T=TransitionMatrix.symmetric(0.5, 10), gamma=1.0, floor=None)
+    """
+
+    T: TransitionMatrix
+    gamma: Schedule = 1.0
+    floor: Schedule | None = None
+
+    correction = "forward"
+
+    @property
+    def needs_cross_entropy(self) -> bool:
+        return self.floor is None
+
+    def _floor(self) -> Schedule:
+        return noise_floor(require_matrix("T", self.T)) if self.floor is None else self.floor
 
 
 def stop_grad(method: Method) -> Method:

@@ -23,6 +23,9 @@ CASES = [
     (sigua.sigua_bc(PAIR, gamma=0.5, over="batch"), {"ignore_index": 3}),
     (sigua.sigua_bc(ROWS, gamma=0.5, over="classes"), {}),
     (sigua.forward_correction(PAIR), {"weight": WEIGHT}),
+    # A floor that some of the processes' own means are above, and some below.
+    (sigua.custom(sigua.NoiseFloor(2.0), gamma=0.5), {}),
+    (sigua.sigua_fc(PAIR, gamma=0.5, floor=1.9), {"weight": WEIGHT, "ignore_index": 3}),
     (sigua.custom(sigua.Known(), gamma=0.1), {}),
 ]
 

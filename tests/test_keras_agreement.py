@@ -142,6 +142,8 @@ CORRECTIONS = [
         sigua.sigua_bc(T, gamma=0.5),
         sigua.sigua_bc(T, gamma=0.5, over="batch"),
         sigua.forward_correction(T),
+        sigua.sigua_fc(T, gamma=0.5, floor=0.0),
+        sigua.sigua_fc(T, gamma=0.5, floor=9.0),
     )
 ]
 

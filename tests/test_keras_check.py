@@ -207,3 +207,27 @@ def test_an_idle_selection_is_warned_of_once(wrap, data):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         fit(16)
+
+
+@pytest.mark.parametrize("make", [functional, sequential])
+def test_a_computed_floor_is_refused_for_another_loss_than_cross_entropy(make, data):
+    """Before training where the loss is compiled, and without a change to the model."""
+    smooth = keras.losses.CategoricalCrossentropy(label_smoothing=0.1)
+    x, labels = data
+    for loss in (smooth, "mse"):
+        model = compiled(make(), loss)
+        before = model.get_weights()
+        with pytest.raises(ValueError, match="loss: the floor of this method is that of plain"):
+            model.fit(x, np.eye(3)[labels], callbacks=[SIGUA(sigua.sigua_nf(0.5, 3))], verbose=0)
+        for old, new in zip(before, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("loss", ["crossentropy", "mse"])
+def test_a_floor_of_ones_own_serves_any_loss(loss, data):
+    """Training goes on; a mean of 0 cannot be below 0, so that everybody is good."""
+    x, labels = data
+    model = compiled(functional(), loss)
+    method = sigua.custom(sigua.NoiseFloor(0.0), gamma=1.0)
+    logs = model.fit(x, np.eye(3)[labels], callbacks=[SIGUA(method)], verbose=0).history
+    assert logs["sigua_good"] == [1.0]

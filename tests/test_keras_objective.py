@@ -143,6 +143,10 @@ METHODS = [
     sigua.forward_correction(T),
     sigua.forward_correction(SYMMETRIC),
     sigua.custom(sigua.SmallLoss(0.5, 0.25, 0), 0.25, "forward", T),
+    sigua.sigua_nf(0.3, 4),
+    sigua.custom(sigua.NoiseFloor(sigua.Knots([(0, 0.0), (5, 9.0)])), 0.5),
+    sigua.sigua_fc(T, floor=0.0),
+    sigua.sigua_fc(SYMMETRIC, gamma=0.5, floor=9.0),
 ]
 
 

@@ -120,6 +120,8 @@ DIFFERENTIABLE = {
     "sigua_bc symmetric": sigua.sigua_bc(TransitionMatrix.symmetric(0.5, 3)),
     "sigua_bc classes": sigua.sigua_bc(FIRES, gamma=0.5, over="classes"),
     "sigua_bc batch": sigua.sigua_bc(FIRES, gamma=0.5, over="batch"),
+    "sigua_nf": sigua.sigua_nf(0.5, 3),
+    "sigua_fc": sigua.sigua_fc(FIRES, gamma=0.5, floor=2.0),
     "known": sigua.custom(sigua.Known(), gamma=0.25),
     "small loss on forward": sigua.custom(sigua.SmallLoss(0.5, 0.25), 0.5, "forward", FIRES),
     "small loss on backward": sigua.custom(sigua.SmallLoss(0.5, 0.25), 0.5, "backward", FIRES),

@@ -10,6 +10,7 @@ import sigua
 from sigua_torch import SIGUALoss
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
+NF = sigua.sigua_nf(0.5, 10)
 SL = sigua.sigua_sl(0.5, delta=0.2)
 LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
 
@@ -23,6 +24,8 @@ LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
         (SL, {"base": "focal"}, ["base", "callable", "str"]),
         (SL, {"base": len, "weight": torch.ones(10)}, ["weight", "belongs to cross-entropy"]),
         (SL, {"base": len, "label_smoothing": 0.1}, ["label_smoothing", "belongs"]),
+        (NF, {"label_smoothing": 0.1}, ["label_smoothing", "sigua_nf", "NoiseFloor"]),
+        (NF, {"base": len}, ["base", "sigua_nf", "NoiseFloor"]),
         (SL, {"steps_per_epoch": 0}, ["steps_per_epoch", "at least 1", "0 came"]),
         (SL, {"steps_per_epoch": 10**9}, ["steps_per_epoch", "settle within 1000000 steps"]),
         (sigua.Method(), {}, ["method", "must be a method"]),

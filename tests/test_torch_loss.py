@@ -33,6 +33,11 @@ METHODS = [
         )
     ),
     sigua.sigua_bc(ROWS, over="classes"),
+    # Of the random mini-batches one floor is below the mean loss, the others above it.
+    sigua.sigua_nf(0.5, 10),
+    sigua.custom(sigua.NoiseFloor(9.0), gamma=0.5),
+    sigua.sigua_fc(PAIR, gamma=0.5, floor=9.0),
+    sigua.sigua_fc(SYMMETRIC, gamma=0.5, floor=9.0),
     sigua.custom(sigua.Known(), gamma=0.1),
 ]
 

@@ -23,6 +23,7 @@ METHODS = {
     "official": sigua.sigua_sl(0.5, delta=0.3, gamma=0.01, warmup=3, variant="official"),
     "bc": sigua.sigua_bc(PAIR),
     "batch": sigua.sigua_bc(PAIR, over="batch"),
+    "floor": sigua.sigua_nf(0.5, K),
     "forward": sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.5, K)),
 }
 SIZES = [128, 1, 0, 77, 32, 2, 600]

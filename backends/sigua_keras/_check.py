@@ -8,7 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from sigua import AllGood, Known, Method, NonNegative, SmallLoss, checks
+from sigua import Known, Method, SmallLoss, checks
+from sigua.conditions import may_read_marks
 
 _MARKS = "pass sample_weight=np.where(trusted, 1.0, -1.0)"
 
@@ -31,7 +32,7 @@ def plain(loss: Any) -> None:
 
 def reads_signs(method: Method) -> bool:
     """Return whether the sign of a sample weight marks the example."""
-    return not isinstance(method.condition, (AllGood, NonNegative, SmallLoss))
+    return may_read_marks(method.condition)
 
 
 def weight(method: Method, value: Any) -> None:

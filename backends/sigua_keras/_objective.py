@@ -20,7 +20,14 @@ from sigua import Method, checks, conditions
 from sigua_keras import _check
 from sigua_keras._batch import Batch, signed_weights
 from sigua_keras._correction import Correction
-from sigua_keras._losses import Loss, Tensor, label_index, resolve, squeeze_labels
+from sigua_keras._losses import (
+    Loss,
+    Tensor,
+    label_index,
+    require_cross_entropy,
+    resolve,
+    squeeze_labels,
+)
 from sigua_keras._outputs import Output, predicted
 from sigua_keras._shares import Shares
 
@@ -62,6 +69,8 @@ def weigh(
         sample_weight: (n,) or (n, 1); scales but does not rank, and 0 takes no rank. For `Known`
             and a condition of your own, the sign says who is trusted; else a negative one is NaN.
     """
+    if method.needs_cross_entropy:
+        require_cross_entropy(loss, y_pred)
     losses, class_sums = correction(loss, y_true, y_pred)
     takes_part = ops.ones_like(losses, dtype="bool")
     ignored = getattr(loss, "ignore_class", None)
@@ -149,6 +158,8 @@ class Objective:
         _check.plain(loss)
         if len(prediction.shape) > 1 and prediction.shape[-1] is not None:
             self.correction.check(loss, prediction)
+            if self.method.needs_cross_entropy:
+                require_cross_entropy(loss, prediction)
 
     def __call__(
         self,

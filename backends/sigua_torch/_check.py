@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigua import AllGood, Known, Method, NonNegative, SmallLoss, Split, checks
+from sigua import Known, Method, Split, checks
+from sigua.conditions import may_read_marks
 from sigua_torch._losses import class_dim, is_index
 
 
@@ -23,6 +24,11 @@ def options(
         class_weights(weight)
     checks.choice("reduction", reduction, ("mean", "sum", "none"))
     checks.number("label_smoothing", smoothing, 0, 1, "0 turns it off")
+    if method.needs_cross_entropy and (base is not None or smoothing):
+        name = "base" if base is not None else "label_smoothing"
+        rule = f"the floor of {type(method).__name__} is that of plain cross-entropy"
+        advice = "leave it out, or give a floor of your own: custom(NoiseFloor(...))"
+        raise checks.refuse(name, rule, "another loss was asked for", advice)
     if base is None:
         return
     if not callable(base):
@@ -113,7 +119,7 @@ def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None
             advice = "call criterion(input, target, trusted=mask)"
             raise checks.refuse("trusted", "sigua.Known needs a mask", "none came", advice)
         return
-    if isinstance(method.condition, (AllGood, NonNegative, SmallLoss)):
+    if not may_read_marks(method.condition):
         came = f"{method!r} came"
         advice = "use sigua.custom(sigua.Known(), gamma=...), or leave it out"
         raise checks.refuse("trusted", "only Known or a rule of your own reads it", came, advice)

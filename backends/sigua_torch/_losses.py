@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sigua import AllGood, Condition, Known, Method, NonNegative, SmallLoss, TransitionMatrix
+from sigua import Method, TransitionMatrix
+from sigua.conditions import may_read_class_sums
 
 Base = Callable[[Tensor, Tensor], Tensor]
 
@@ -105,7 +106,7 @@ class Correction(nn.Module):
         super().__init__()
         self.kind = method.correction
         self.T = method.T
-        self.asks_for_sums = self.kind == "backward" and _may_ask_for_sums(method.condition)
+        self.asks_for_sums = self.kind == "backward" and may_read_class_sums(method.condition)
         self._make_tables(torch.float32, torch.device("cpu"))
 
     def losses(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
@@ -187,13 +188,6 @@ class Correction(nn.Module):
             exact = torch.float64 if table.dtype == torch.float64 else torch.float32
             self._make_tables(exact, table.device)
         return self
-
-
-def _may_ask_for_sums(condition: Condition) -> bool:
-    """Return whether a rule may call `class_sums`, as over="classes" does and a user's may."""
-    if isinstance(condition, NonNegative):
-        return condition.over == "classes"
-    return not isinstance(condition, (AllGood, Known, SmallLoss))
 
 
 def _rows(matrix: Tensor, logits: Tensor, target: Tensor) -> Tensor:

@@ -1,0 +1,159 @@
+"""The noise floor: its value, the rule that reads it, and why a perfect model is not punished."""
+
+from fractions import Fraction
+from math import log
+
+import numpy as np
+import pytest
+
+import sigua
+from sigua import NoiseFloor, TransitionMatrix, noise_floor, reference
+
+SKEWED = TransitionMatrix([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
+ENTROPIES = [0.0, log(2), 1.5 * log(2)]  # of its rows, by hand
+
+
+def plain_entropy(rows):
+    """The definition, entry by entry."""
+    return [-sum(p * log(p) for p in row if p > 0) for row in rows]
+
+
+def test_the_floor_of_a_rate_is_exact_in_closed_form():
+    """-(1-eps) log(1-eps) - eps log(eps/(k-1)), by hand for eps = 1/2, k = 10."""
+    assert noise_floor(0.5, 10) == pytest.approx(log(2) + log(9) / 2, rel=1e-15)
+    assert noise_floor(0.9, 10) == pytest.approx(log(10), rel=1e-15)  # labels say nothing
+    assert noise_floor(0, 10) == 0
+    assert noise_floor(0.2, 2) == pytest.approx(-0.8 * log(0.8) - 0.2 * log(0.2), rel=1e-15)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.37, 0.8])
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_a_rate_a_symmetric_matrix_and_its_rows_have_the_same_floor(rate, k):
+    """Three ways to say the same noise."""
+    if abs(rate - (k - 1) / k) < 1e-9:
+        pytest.skip("singular")
+    symmetric = TransitionMatrix.symmetric(rate, k)
+    expected = plain_entropy(symmetric.rows)[0]
+    for floor in (noise_floor(rate, k), noise_floor(symmetric)):
+        assert floor == pytest.approx(expected, rel=1e-14, abs=1e-16)
+    assert noise_floor(TransitionMatrix(symmetric.rows)) == pytest.approx(expected, rel=1e-14)
+
+
+def test_many_classes_need_no_matrix():
+    """With 100,000 classes: log 2 + log(99,999) / 2."""
+    T = TransitionMatrix.symmetric(0.5, 100_000)
+    counts = np.ones(100_000)
+    expected = pytest.approx(log(2) + log(99_999) / 2, rel=1e-14)
+    assert noise_floor(T) == expected
+    assert noise_floor(T, observed=counts) == expected
+    assert "_rows" not in vars(T)
+
+
+def test_rows_are_weighed_by_the_prior():
+    """Uniform by default; counts and shares say the same."""
+    assert noise_floor(SKEWED) == pytest.approx(np.mean(ENTROPIES), rel=1e-15)
+    expected = pytest.approx(0.1 * 0 + 0.3 * log(2) + 0.6 * 1.5 * log(2), rel=1e-15)
+    assert noise_floor(SKEWED, prior=[0.1, 0.3, 0.6]) == expected
+    assert noise_floor(SKEWED, prior=np.array([10, 30, 60])) == expected
+
+
+def test_observed_frequencies_tell_the_prior():
+    """T' prior = observed, in exact fractions."""
+    prior = [Fraction(1, 5), Fraction(2, 5), Fraction(2, 5)]
+    rows = [[Fraction(x) for x in row] for row in SKEWED.rows.tolist()]
+    observed = [sum(p * row[j] for p, row in zip(prior, rows, strict=True)) for j in range(3)]
+    expected = float(prior[1]) * log(2) + float(prior[2]) * 1.5 * log(2)
+    for scale in (1, 20):
+        given = [float(scale * share) for share in observed]
+        assert noise_floor(SKEWED, observed=given) == pytest.approx(expected, rel=1e-14)
+
+
+def test_a_prior_below_zero_is_clipped_to_a_distribution():
+    """Observed (0, 1, 0) solves to a prior of (-1, 2, 0), which is class 1 alone: log 2."""
+    np.testing.assert_allclose(np.array([-1, 2, 0]) @ SKEWED.rows, [0, 1, 0], atol=1e-15)
+    assert noise_floor(SKEWED, observed=[0, 1, 0]) == pytest.approx(log(2), rel=1e-14)
+
+
+def test_a_perfect_model_is_at_or_above_the_floor():
+    """Concavity, on random posteriors: equal where classes do not overlap, above where they do."""
+    rng = np.random.default_rng(0)
+    T = sigua.random_transition(5, noise_rate=0.4, seed=1)
+    for sharpness in (0.05, 1.0, 20.0):
+        posterior = rng.dirichlet(np.full(5, sharpness), size=400)
+        risk = np.mean(plain_entropy(posterior @ T.rows))
+        assert risk >= noise_floor(T, prior=posterior.mean(axis=0))
+    certain = np.eye(5)[rng.integers(0, 5, 400)]
+    floor = noise_floor(T, prior=certain.sum(axis=0))
+    assert np.mean(plain_entropy(certain @ T.rows)) == pytest.approx(floor, rel=1e-13)
+
+
+def test_all_are_good_at_the_floor_and_all_bad_below_it():
+    """The mean decides, with equality on the good side; +inf and NaN are neither."""
+    method = sigua.custom(NoiseFloor(2.0), gamma=1.0)
+    for losses, good in [([1.0, 3.0], True), ([1.0, 2.5], False), ([0.0, 6.0], True)]:
+        split = reference.split(method, losses)
+        assert split.good.tolist() == [good] * 2
+        assert split.bad.tolist() == [not good] * 2
+    split = reference.split(method, [1.0, 3.0, np.inf])  # +inf counts as 0: the mean is 4 / 3
+    assert split.bad.tolist() == [True, True, False]
+    split = reference.split(method, [1.0, np.nan])  # whose mean is no number, so nobody is judged
+    assert not (split.good | split.bad).any()
+
+
+def test_with_gamma_1_it_is_flooding():
+    """The gradient is that of |mean - floor| + floor (Ishida et al. 2020), on either side."""
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(6, 4)), rng.integers(0, 4, 6)
+    plain = reference.step(sigua.standard(), logits, labels)
+    for floor, sign in [(plain.objective - 0.1, 1.0), (plain.objective + 0.1, -1.0)]:
+        flooded = reference.step(sigua.custom(NoiseFloor(floor), 1.0), logits, labels)
+        np.testing.assert_allclose(flooded.gradient, sign * plain.gradient, rtol=1e-15)
+
+
+def test_the_methods_take_the_floor_of_their_noise():
+    """sigua_nf's is the rate's, sigua_fc's is T's, on the losses that each optimises."""
+    T = TransitionMatrix.pair(0.45, 10)
+    assert sigua.sigua_nf(0.5, 10).condition == NoiseFloor(noise_floor(0.5, 10))
+    assert sigua.sigua_fc(T).condition == NoiseFloor(noise_floor(T))
+    assert sigua.sigua_fc(T, floor=0.5).condition == NoiseFloor(0.5)
+    assert (sigua.sigua_nf(0.5, 10).correction, sigua.sigua_fc(T).correction) == ("none", "forward")
+    assert sigua.sigua_nf(0.5, 10).at(7) == (1.0, noise_floor(0.5, 10))
+    assert sigua.stop_grad(sigua.sigua_fc(T)).at(0) == (0.0, noise_floor(T))
+
+
+def test_a_floor_may_follow_the_epoch():
+    """As any schedule; then the method has a horizon."""
+    ramp = sigua.Knots([(0, 0.0), (4, 1.0)])
+    method = sigua.custom(NoiseFloor(ramp), gamma=1.0)
+    assert [method.at(t)[1] for t in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
+    assert method.horizon == 4
+    assert sigua.sigua_nf(0.5, 10).horizon == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: noise_floor(1.0, 10), r"noise: must be a number in \[0, 1\), but 1.0 came"),
+        (lambda: noise_floor("0.5", 10), "noise: must be a number"),
+        (lambda: noise_floor(0.5), "num_classes: must be a whole number of at least 2, but None"),
+        (lambda: noise_floor(SKEWED, 3), "num_classes: is T's own, but 3 came; leave it out"),
+        (lambda: noise_floor(SKEWED, prior=[1, 2]), r"prior: must have shape \(3,\)"),
+        (lambda: noise_floor(SKEWED, prior=[1, 2, -1]), "prior: must be frequencies from 0 up"),
+        (lambda: noise_floor(SKEWED, observed=[0, 0, 0]), "observed: must be frequencies"),
+        (lambda: noise_floor(SKEWED, prior=[1, 2, np.nan]), "prior: must be frequencies"),
+        (lambda: noise_floor(SKEWED, prior=[1] * 3, observed=[1] * 3), "but both came"),
+        (lambda: noise_floor(0.5, 3, prior=[1, 2]), r"prior: must have shape \(3,\)"),
+        (lambda: NoiseFloor(-0.1), "floor: must be a number"),
+        (lambda: NoiseFloor(float("inf")), "floor: must be a number"),
+        (lambda: NoiseFloor(None), "floor: must be a number"),
+        (lambda: sigua.sigua_nf(1.5, 10), "noise_rate: must be a number"),
+        (lambda: sigua.sigua_nf(0.5, 1), "num_classes: must be a whole number"),
+        (lambda: sigua.sigua_fc(SKEWED.rows), "T: must be a TransitionMatrix"),
+        (lambda: sigua.sigua_fc(SKEWED, floor=-1), "floor: must be a number"),
+        (lambda: sigua.sigua_fc(SKEWED, gamma=2), "gamma: must be a number"),
+    ],
+)
+def test_what_is_forbidden_is_refused_in_a_sentence(call, sentence):
+    """At construction, naming the argument."""
+    with pytest.raises(ValueError, match=sentence):
+        call()
