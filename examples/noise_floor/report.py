@@ -1,0 +1,159 @@
+"""Tables and pictures from the rows: means over seeds of the last five epochs, and deviations."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from studies import METHODS, NOISES
+
+LAST = 5  # epochs whose test accuracy is averaged
+Row = dict[str, Any]
+FLOORS = ["floor on CE", "floor on forward"]
+COLORS = dict(zip(METHODS, [f"C{i}" for i in range(10)], strict=True))
+
+
+def scores(rows: Iterable[Row]) -> np.ndarray:
+    """Return an accuracy for each seed, in %."""
+    return np.array([np.mean(row["accuracy"][-LAST:]) for row in rows])
+
+
+def cell(rows: list[Row]) -> str:
+    """Return the mean over the seeds and their standard deviation; a dash where there are none."""
+    values = scores(rows)
+    if not len(values):
+        return "-"
+    spread = f" ± {values.std(ddof=1):.1f}" if len(values) > 1 else ""
+    return f"{values.mean():.1f}{spread}"
+
+
+def markdown(heads: list[str], body: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *body]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def best_bold(cells: list[str]) -> list[str]:
+    """Mark the best of a row, ours or not, and what is no worse than a tenth below."""
+    means = [float(each.split(" ")[0]) if each != "-" else -1.0 for each in cells]
+    high = max(means)
+    pairs = zip(cells, means, strict=True)
+    return [f"**{each}**" if mean > 0 and mean >= high - 0.049 else each for each, mean in pairs]
+
+
+def of(rows: list[Row], **wanted: Any) -> list[Row]:
+    """Return the rows that have these values, in themselves or in their settings."""
+    return [
+        row for row in rows if all((row | row["settings"])[name] == v for name, v in wanted.items())
+    ]
+
+
+def main_tables(rows: list[Row]) -> str:
+    parts = []
+    for net in ("mlp", "cnn"):
+        for data in ("mnist", "fashion"):
+            own = of(rows, net=net, data=data, told="truth", epochs=20, batch=128)
+            body = []
+            for noise in NOISES:
+                here = of(own, noise=noise)
+                if here:
+                    cells = [cell(of(here, method=method)) for method in METHODS]
+                    body.append([noise, *best_bold(cells)])
+            if body:
+                seeds = len({row["seed"] for row in own})
+                parts.append(
+                    f"### {data}, {net}, {seeds} seeds\n\n" + markdown(["noise", *METHODS], body)
+                )
+    return "\n\n".join(parts)
+
+
+def estimate_table(rows: list[Row]) -> str:
+    usual = of(rows, net="mlp", epochs=20, batch=128)
+    informed = [method for method in METHODS if of(usual, told="estimate", method=method)]
+    body = []
+    for data in ("mnist", "fashion"):
+        for noise in NOISES:
+            here = of(usual, data=data, noise=noise)
+            if of(here, told="estimate"):
+                pairs = (
+                    f"{cell(of(here, told='truth', method=m))} → "
+                    f"{cell(of(here, told='estimate', method=m))}"
+                    for m in informed
+                )
+                body.append([f"{data}, {noise}", *pairs])
+    return markdown(["noise", *informed], body)
+
+
+def batch_table(rows: list[Row]) -> str:
+    own = of(rows, data="mnist", noise="sym-50", net="mlp", epochs=20, told="truth")
+    names = ["standard", "forward", *(f + v for f in FLOORS for v in ("", ", averaged"))]
+    body = [
+        [str(size), *(cell(of(own, method=name, batch=size)) for name in names)]
+        for size in (16, 32, 128, 512)
+    ]
+    return markdown(["batch size", *names], body)
+
+
+def held_out_table(rows: list[Row]) -> str:
+    own = of(rows, net="mlp", epochs=20, batch=128, told="truth")
+    names = [*FLOORS[:1], "floor on CE, held-out", "standard", *FLOORS[1:]]
+    names += ["floor on forward, held-out", "forward", "self-teaching"]
+    body = [
+        [f"{data}, {noise}", *best_bold([cell(of(here, method=name)) for name in names])]
+        for data in ("mnist", "fashion")
+        for noise in NOISES
+        if (here := of(own, data=data, noise=noise))
+    ]
+    return markdown(["noise", *names], body)
+
+
+def draw_sensitivity(rows: list[Row], path: Path) -> None:
+    figure = Figure((6.4, 4), layout="constrained")
+    axes = figure.subplots()
+    own = of(rows, data="mnist", noise="sym-50", net="mlp", epochs=20, batch=128)
+    for method in METHODS:
+        if not of(own, method=method, told="0.8"):
+            continue
+        told = {0.8: "0.8", 0.9: "0.9", 1.0: "truth", 1.1: "1.1", 1.2: "1.2"}
+        values = [scores(of(own, method=method, told=name)) for name in told.values()]
+        means, spreads = [v.mean() for v in values], [v.std(ddof=1) for v in values]
+        axes.errorbar(
+            list(told), means, spreads, label=method, color=COLORS[method], marker="o", capsize=3
+        )
+    axes.set(xlabel="noise rate told / true noise rate", ylabel="test accuracy (%)")
+    axes.set_title("MNIST, 50 % symmetric noise, misjudged")
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+
+
+def draw_long(rows: list[Row], path: Path) -> None:
+    figure = Figure((7, 4), layout="constrained")
+    axes = figure.subplots()
+    for method in METHODS:
+        own = of(rows, method=method, epochs=100)
+        if own:
+            curves = np.array([row["accuracy"] for row in own])
+            mean, spread = curves.mean(axis=0), curves.std(axis=0)
+            epochs = np.arange(1, len(mean) + 1)
+            axes.plot(epochs, mean, label=method, color=COLORS[method])
+            axes.fill_between(epochs, mean - spread, mean + spread, color=COLORS[method], alpha=0.2)
+    axes.set(xlabel="epoch", ylabel="test accuracy (%)", ylim=(40, 100))
+    axes.set_title("MNIST, 50 % symmetric noise, 100 epochs without decay")
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+
+
+def report(rows: list[Row], folder: Path) -> None:
+    """Write tables.md and the two pictures; the page that reads them is written by hand."""
+    tables: dict[str, Callable[[list[Row]], str]] = {
+        "Every method on every noise": main_tables,
+        "Told the truth → told the estimate": estimate_table,
+        "Batch sizes, MNIST, sym-50": batch_table,
+        "A floor learned from labels that are not trained on": held_out_table,
+    }
+    text = "\n\n".join(f"## {title}\n\n{make(rows)}" for title, make in tables.items())
+    machines = sorted({f"{row['machine']}, torch {row['torch']}" for row in rows})
+    head = f"# Tables of the noise floor\n\nTrained on: {'; '.join(machines)}.\n\n"
+    (folder / "tables.md").write_text(head + text + "\n", encoding="utf-8")
+    draw_sensitivity(rows, folder / "sensitivity.png")
+    draw_long(rows, folder / "long.png")

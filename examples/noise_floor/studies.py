@@ -1,0 +1,206 @@
+"""What is trained: noises, methods, and the studies, each a list of runs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from train import CLASSES, Settings
+
+import sigua
+from sigua import TransitionMatrix
+from sigua_torch import SIGUALoss
+from sigua_torch.losses import generalized_cross_entropy
+
+# What people mistake for what: in MNIST 7 for 1, 2 for 7, 5 and 6 for each other, 3 for 8; in
+# Fashion-MNIST a shirt for a top, a pullover and a coat for each other, a sandal for a sneaker.
+MISTAKEN = {
+    "mnist": {7: 1, 2: 7, 5: 6, 6: 5, 3: 8},
+    "fashion": {6: 0, 2: 4, 4: 2, 5: 7, 9: 7},
+}
+NOISES = ["sym-20", "sym-50", "sym-70", "pair-45", "random-60", "asym-40"]
+NOISES += ["instance-20", "instance-40"]
+PAIR = TransitionMatrix.pair(0.45, CLASSES)
+NEEDS_T = ["BC", "SIGUA_BC label", "SIGUA_BC batch", "forward", "floor on forward"]
+METHODS = ["standard", "GCE", "self-teaching", "SIGUA_SL", "floor on CE", *NEEDS_T]
+
+
+class Noise(NamedTuple):
+    """Wrong labels, and the truth about them."""
+
+    labels: np.ndarray
+    rate: float
+    T: TransitionMatrix
+
+
+class Run(NamedTuple):
+    """One training; all of it but the machine."""
+
+    study: str
+    data: str
+    noise: str
+    method: str
+    seed: int
+    told: str = "truth"  # about the noise: or "estimate", or a factor that the noise rate is off by
+    settings: Settings = Settings()
+
+
+def corrupt(data: str, x: np.ndarray, y: np.ndarray, name: str, seed: int) -> Noise:
+    """Return the labels with a noise, its realised rate, and its T (on average, if by instance)."""
+    kind, _, percent = name.partition("-")
+    rate = int(percent) / 100
+    if kind == "instance":
+        pixels = x.reshape(len(x), -1)
+        pixels = (pixels - pixels.mean()) / pixels.std()
+        noisy = sigua.corrupt_labels_by_instance(pixels, y, rate, CLASSES, seed=seed)
+        counts = np.bincount(y * CLASSES + noisy, minlength=CLASSES**2).reshape(CLASSES, CLASSES)
+        T = TransitionMatrix(counts / counts.sum(axis=1, keepdims=True))
+    else:
+        T = {
+            "sym": lambda: TransitionMatrix.symmetric(rate, CLASSES),
+            "pair": lambda: TransitionMatrix.pair(rate, CLASSES),
+            "random": lambda: sigua.random_transition(CLASSES, noise_rate=rate, seed=seed),
+            "asym": lambda: sigua.mapped_transition(MISTAKEN[data], rate, CLASSES),
+        }[kind]()
+        noisy = sigua.corrupt_labels(y, T, seed=seed)
+    return Noise(noisy, float((noisy != y).mean()), T)
+
+
+def misjudged(noise: Noise, factor: float) -> Noise:
+    """Return the noise as someone describes it who is wrong about its rate by a factor."""
+    rate = noise.rate * factor
+    return noise._replace(rate=rate, T=TransitionMatrix.symmetric(rate, CLASSES))
+
+
+def make_criterion(
+    name: str, noise: Noise, told: Noise, learned: Callable[[float], float] | None = None
+) -> SIGUALoss:
+    """Return a criterion that knows what it was told; gamma and delta as in the paper's code.
+
+    Args:
+        name: of the method, and after a comma of its variant.
+        noise: the truth, which chooses gamma: the paper climbs more slowly under pair noise.
+        told: what the method knows.
+        learned: a floor that is not computed.
+    """
+    method, _, variant = name.partition(", ")
+    rate, T = told.rate, told.T
+    gamma = 0.001 if noise.T == PAIR else 0.01
+    if method == "GCE":
+        return SIGUALoss(sigua.standard(), base=generalized_cross_entropy)
+    if variant:
+        on_forward = method == "floor on forward"
+        floor = sigua.noise_floor(T) if on_forward else sigua.noise_floor(rate, CLASSES)
+        condition = Averaged(floor) if learned is None else sigua.NoiseFloor(learned)
+        correction = ("forward", T) if on_forward else ("none", None)
+        return SIGUALoss(sigua.custom(condition, 1.0, *correction))
+    return SIGUALoss(
+        {
+            "standard": lambda: sigua.standard(),
+            "self-teaching": lambda: sigua.self_teaching(rate),
+            "SIGUA_SL": lambda: sigua.sigua_sl(rate, delta=0.3 * rate, gamma=gamma),
+            "floor on CE": lambda: sigua.sigua_nf(rate, CLASSES),
+            "BC": lambda: sigua.backward_correction(T),
+            "SIGUA_BC label": lambda: sigua.sigua_bc(T, over="label"),
+            "SIGUA_BC batch": lambda: sigua.sigua_bc(T, over="batch"),
+            "forward": lambda: sigua.forward_correction(T),
+            "floor on forward": lambda: sigua.sigua_fc(T),
+        }[method]()
+    )
+
+
+@dataclass(eq=False)
+class Averaged:
+    """The floor's rule on an exponential average of the batch means, instead of the last one."""
+
+    floor: float
+    keep: float = 0.9
+    horizon = 0.0
+
+    def __post_init__(self) -> None:
+        self.average: Tensor | None = None
+
+    def at(self, epoch: float) -> tuple[float, ...]:
+        return (self.floor,)
+
+    def split(self, batch: Any, floor: Any) -> sigua.Split:
+        mean = batch.mean()
+        if self.average is None:
+            self.average = mean.clone()
+        self.average.mul_(self.keep).add_(mean, alpha=1 - self.keep)
+        return sigua.Split(self.average >= floor, self.average < floor)
+
+
+class HeldOut:
+    """A floor that is learned: the lowest mean loss so far of labels that are not trained on.
+
+    Args:
+        T: for the loss of forward correction; None for cross-entropy.
+    """
+
+    def __init__(self, T: TransitionMatrix | None) -> None:
+        self.T, self.value = T, 0.0
+
+    def __call__(self, epoch: float) -> float:
+        return self.value
+
+    def update(self, logits: Tensor, labels: Tensor) -> None:
+        log_p = logits.log_softmax(1)
+        if self.T is not None:
+            rows = torch.tensor(self.T.rows, dtype=logits.dtype, device=logits.device)
+            log_p = (log_p.exp() @ rows).clamp_min(1e-30).log()
+        loss = nn.functional.nll_loss(log_p, labels).item()
+        self.value = min(self.value, loss) if self.value else loss
+
+
+def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
+    """Return every study by name: the runs it needs beyond those of `table`."""
+    both = ["floor on CE", "floor on forward"]
+    plain = Settings()
+
+    def over(study: str, *axes: Any) -> Iterator[Run]:
+        for *fields, seed in product(*axes, range(seeds)):
+            data, noise, method, told, settings = fields
+            yield Run(study, data, noise, method, seed, told, settings)
+
+    def table(net: str) -> Iterator[Run]:
+        return over("table", ["mnist", "fashion"], NOISES, METHODS, ["truth"], [Settings(net)])
+
+    def estimates() -> Iterator[Run]:
+        informed = [method for method in METHODS if method not in ("standard", "GCE")]
+        noises = [noise for noise in NOISES if noise != "sym-70"]
+        return over("estimates", ["mnist", "fashion"], noises, informed, ["estimate"], [plain])
+
+    def sensitivity() -> Iterator[Run]:
+        informed = [m for m in METHODS if m not in ("standard", "GCE", "SIGUA_BC label")]
+        factors = ["0.8", "0.9", "1.1", "1.2"]
+        return over("sensitivity", ["mnist"], ["sym-50"], informed, factors, [plain])
+
+    def batches() -> Iterator[Run]:
+        sizes = [Settings(batch=size) for size in (16, 32, 512)]
+        methods = ["standard", "forward", *both]
+        yield from over("batches", ["mnist"], ["sym-50"], methods, ["truth"], sizes)
+        averaged = [f"{method}, averaged" for method in both]
+        sizes = [Settings(batch=size) for size in (16, 32, 128)]
+        yield from over("batches", ["mnist"], ["sym-50"], averaged, ["truth"], sizes)
+
+    def long() -> Iterator[Run]:
+        settings = [Settings(epochs=100, decay=False)]
+        return over("long", ["mnist"], ["sym-50"], METHODS, ["truth"], settings)
+
+    def held_out() -> Iterator[Run]:
+        methods = [f"{method}, held-out" for method in both]
+        return over("held-out", ["mnist", "fashion"], NOISES, methods, ["truth"], [plain])
+
+    return {
+        "table": lambda: table("mlp"),
+        "cnn": lambda: table("cnn"),
+        "estimates": estimates,
+        "sensitivity": sensitivity,
+        "batches": batches,
+        "long": long,
+        "held-out": held_out,
+    }

@@ -1,0 +1,153 @@
+"""Training many small networks on the same images: one by one on a CPU, side by side on a GPU.
+
+The loop is an everyday one. On a GPU its step, criterion included, is captured once as a CUDA graph
+and replayed, each network on a stream of its own; that needs fixed shapes and no synchronisation,
+which is why the order of the examples and the place in it live on the device.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sigua_torch import SIGUALoss
+
+CLASSES = 10
+RATE = 1e-3  # Adam's learning rate, where it begins
+EAGER = 3  # steps before the graph is captured, in which libraries choose their kernels
+
+
+class Images(NamedTuple):
+    """Pixels in [0, 1], (n, 1, 28, 28), labels (n,), and clean ones to test on; on the device."""
+
+    x: Tensor
+    y: Tensor
+    x_test: Tensor
+    y_test: Tensor
+
+
+class Settings(NamedTuple):
+    """What networks trained side by side have in common."""
+
+    net: str = "mlp"
+    epochs: int = 20
+    batch: int = 128
+    decay: bool = True  # of the learning rate, linearly to zero
+
+
+def make_net(name: str) -> nn.Module:
+    """Return an MLP 784-256-256-10, or a CNN of two convolutions and two linear layers."""
+    if name == "mlp":
+        hidden = nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU()
+        return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(256, CLASSES))
+    first = nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2)
+    second = nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
+    return nn.Sequential(*first, *second, nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, CLASSES))
+
+
+class Training:
+    """One network, its criterion, its optimiser, and its own order of the examples.
+
+    Args:
+        images: on the device.
+        criterion: there, too.
+        seed: of the weights and the order.
+        settings: shared by those trained side by side.
+        held_out: how many examples, the last ones, are not trained on.
+        after_epoch: is told the network's logits on those that are held out, and their labels.
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        criterion: SIGUALoss,
+        seed: int,
+        settings: Settings,
+        held_out: int = 0,
+        after_epoch: Callable[[Tensor, Tensor], None] | None = None,
+    ) -> None:
+        device = images.x.device
+        torch.manual_seed(seed)
+        self.images, self.criterion, self.settings = images, criterion, settings
+        self.net = make_net(settings.net).to(device)
+        self.rate = torch.tensor(RATE, device=device)
+        on_card = device.type == "cuda"
+        self.optimizer = torch.optim.Adam(
+            self.net.parameters(), lr=self.rate, fused=True if on_card else None, capturable=on_card
+        )
+        self.used = len(images.y) - held_out
+        self.after_epoch = after_epoch
+        self.generator = torch.Generator().manual_seed(seed)
+        self.order = torch.empty(self.used, dtype=torch.int64, device=device)
+        self.place = torch.arange(settings.batch, device=device)
+        self.stream = torch.cuda.Stream() if on_card else None
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.correct: list[Tensor] = []
+
+    @property
+    def steps(self) -> int:
+        return self.used // self.settings.batch
+
+    def begin(self, epoch: int) -> None:
+        """Say which epoch it is, lower the learning rate, and shuffle."""
+        self.criterion.set_epoch(epoch)
+        left = 1 - epoch / self.settings.epochs
+        self.rate.fill_(RATE * (left if self.settings.decay else 1.0))
+        self.order.copy_(torch.randperm(self.used, generator=self.generator))
+        self.place.copy_(torch.arange(self.settings.batch))
+
+    def step(self) -> None:
+        """Train on the next mini-batch, by the graph once there is one."""
+        if self.graph is not None:
+            self.graph.replay()
+        else:
+            self._step()
+
+    def capture(self) -> None:
+        """Record the step; nothing runs."""
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad()
+        with torch.cuda.graph(graph, stream=self.stream):
+            self._step()
+        self.graph = graph
+
+    def _step(self) -> None:
+        batch = self.order.index_select(0, self.place)
+        self.place.add_(len(self.place))
+        self.optimizer.zero_grad()
+        loss = self.criterion(self.net(self.images.x[batch]), self.images.y[batch])
+        loss.backward()
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def end(self) -> None:
+        """Test, without waiting for the device; then tell what was held out."""
+        right = self.net(self.images.x_test).argmax(dim=1) == self.images.y_test
+        self.correct.append(right.double().mean())
+        if self.after_epoch is not None:
+            self.after_epoch(self.net(self.images.x[self.used :]), self.images.y[self.used :])
+
+    def accuracy(self) -> list[float]:
+        """Return the test accuracy after each epoch, in %."""
+        return [100 * share.item() for share in self.correct]
+
+
+def train(group: Sequence[Training]) -> None:
+    """Train networks with the same settings and as many examples side by side."""
+    on_card = group[0].stream is not None
+    for epoch in range(group[0].settings.epochs):
+        for training in group:
+            with torch.cuda.stream(training.stream):
+                training.begin(epoch)
+        for step in range(group[0].steps):
+            if on_card and epoch == 0 and step == EAGER:
+                torch.cuda.synchronize()
+                for training in group:
+                    training.capture()
+            for training in group:
+                with torch.cuda.stream(training.stream):
+                    training.step()
+        for training in group:
+            with torch.cuda.stream(training.stream):
+                training.end()

@@ -1,0 +1,52 @@
+"""The study of the noise floor runs from end to end on small files in MNIST's format."""
+
+import gzip
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+STUDY = Path(__file__).parents[1] / "examples" / "noise_floor"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Write scikit-learn's digits, padded to 28 x 28, as the four files of MNIST."""
+    folder = tmp_path_factory.mktemp("mnist")
+    x, y = load_digits(return_X_y=True)
+    x = np.zeros((len(x), 28, 28), np.uint8) + np.pad(
+        (x.reshape(-1, 8, 8) * 15).astype(np.uint8), [(0, 0), (10, 10), (10, 10)]
+    )
+    for name, part in {"train": slice(0, 300), "t10k": slice(1400, 1797)}.items():
+        for kind, array in {
+            "images-idx3": x[part],
+            "labels-idx1": y[part].astype(np.uint8),
+        }.items():
+            head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape)
+            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(head + array.tobytes()))
+    return folder
+
+
+def study(task, folder, out, *options):
+    command = [sys.executable, STUDY, task, "--data", f"mnist={folder}", "--out", out, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
+
+
+def test_every_method_trains_and_a_second_run_has_nothing_to_do(folder, tmp_path):
+    """Each learns the digits from labels of which a fifth is wrong; done runs are not repeated."""
+    options = "--study", "table", "--noise", "sym-20", "--seeds", "1"
+    rows = study("run", folder, tmp_path, *options)
+    assert len(rows) == len({row["method"] for row in rows}) == 10
+    for row in rows:
+        assert len(row["accuracy"]) == 20
+        assert max(row["accuracy"]) > 30  # a tenth by chance
+    assert study("run", folder, tmp_path, *options) == rows
+    study("report", folder, tmp_path, *options)
+    assert "| sym-20 |" in (tmp_path / "tables.md").read_text()
