@@ -37,13 +37,13 @@ class Settings(NamedTuple):
 
 
 def make_net(name: str) -> nn.Module:
-    """Return an MLP 784-256-256-10, or a CNN of two convolutions and two linear layers."""
+    """Return an MLP 784-256-256-10, or a CNN of two strided convolutions and two linear layers."""
     if name == "mlp":
         hidden = nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU()
         return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(256, CLASSES))
-    first = nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2)
-    second = nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
-    return nn.Sequential(*first, *second, nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, CLASSES))
+    convolutions = nn.Conv2d(1, 16, 5, 2), nn.ReLU(), nn.Conv2d(16, 32, 5, 2), nn.ReLU()
+    dense = nn.Flatten(), nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, CLASSES)
+    return nn.Sequential(*convolutions, *dense)
 
 
 class Training:
@@ -74,7 +74,7 @@ class Training:
         self.rate = torch.tensor(RATE, device=device)
         on_card = device.type == "cuda"
         self.optimizer = torch.optim.Adam(
-            self.net.parameters(), lr=self.rate, fused=True if on_card else None, capturable=on_card
+            self.net.parameters(), lr=self.rate, fused=True, capturable=on_card
         )
         self.used = len(images.y) - held_out
         self.after_epoch = after_epoch
