@@ -8,9 +8,10 @@ except ModuleNotFoundError as error:
     message = "sigua_keras needs Keras 3, which is not installed: pip install 'sigua[keras]'"
     raise ModuleNotFoundError(message, name="keras") from error
 
+from sigua_keras import losses
 from sigua_keras.callback import SIGUA
 from sigua_keras.diagnostics import LabelWatch
 from sigua_keras.loss import SIGUALoss
 from sigua_keras.model import SIGUAModel
 
-__all__ = ["SIGUA", "LabelWatch", "SIGUALoss", "SIGUAModel"]
+__all__ = ["SIGUA", "LabelWatch", "SIGUALoss", "SIGUAModel", "losses"]

@@ -8,8 +8,9 @@ except ModuleNotFoundError as error:
     message = "sigua_torch needs PyTorch, which is not installed: pip install 'sigua[torch]'"
     raise ModuleNotFoundError(message, name="torch") from error
 
+from sigua_torch import losses
 from sigua_torch._pool import Pool
 from sigua_torch.diagnostics import LabelHistory, SelectionMeter
 from sigua_torch.loss import SIGUALoss
 
-__all__ = ["LabelHistory", "Pool", "SIGUALoss", "SelectionMeter"]
+__all__ = ["LabelHistory", "Pool", "SIGUALoss", "SelectionMeter", "losses"]

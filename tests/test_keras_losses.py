@@ -1,0 +1,371 @@
+"""Losses besides cross-entropy in Keras: against the core's, and under every kind of method."""
+
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import sigua
+from sigua import TransitionMatrix, reference
+from sigua import losses as spec
+from sigua_keras import SIGUA, SIGUALoss, losses
+
+# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+EPS = float(np.finfo(np.float32).eps)
+
+PAIRS = {
+    "gce": (losses.GeneralizedCrossEntropy, {}, spec.generalized_cross_entropy),
+    "gce q=0.2": (losses.GeneralizedCrossEntropy, {"q": 0.2}, spec.generalized_cross_entropy),
+    "sce": (losses.SymmetricCrossEntropy, {}, spec.symmetric_cross_entropy),
+    "sce alpha=6": (
+        losses.SymmetricCrossEntropy,
+        {"alpha": 6.0, "beta": 0.1, "log_zero": -6.0},
+        spec.symmetric_cross_entropy,
+    ),
+    "soft": (losses.Bootstrapping, {}, spec.bootstrapping),
+    "hard": (losses.Bootstrapping, {"hard": True}, spec.bootstrapping),
+    "log-sum": (losses.LogSum, {}, spec.log_sum),
+}
+each = pytest.mark.parametrize("name", PAIRS)
+
+
+def pair(name):
+    """Return the loss, on logits or scores, and the core's."""
+    cls, parameters, core = PAIRS[name]
+    from_logits = {} if cls is losses.LogSum else {"from_logits": True}
+    return cls(**parameters, **from_logits), partial(core, **parameters)
+
+
+def batch(n=24, k=4):
+    rng = np.random.default_rng(0)
+    return rng.normal(scale=2, size=(n, k)).astype("float32"), rng.integers(0, k, n)
+
+
+def array(tensor):
+    return ops.convert_to_numpy(tensor).astype("float64")
+
+
+def close(actual, expected, factor=16.0):
+    """Assert equal within a few float32 roundings of the largest entry."""
+    atol = factor * EPS * max(1.0, float(np.abs(expected).max(initial=0)))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Moved(keras.layers.Layer):
+    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
+
+    def __init__(self, shape, **kwargs):
+        super().__init__(**kwargs)
+        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
+
+    def call(self, inputs):
+        return inputs + self.shift
+
+
+def step(method, inputs, labels, loss, activation="linear", weight=None):
+    """Return the gradient with respect to the inputs, and the logs, of one step of `fit`."""
+    inputs = np.asarray(inputs, dtype="float32")
+    layer = Moved(inputs.shape)
+    model = keras.Sequential([layer, keras.layers.Activation(activation)])
+    model.compile(keras.optimizers.SGD(1.0), loss)
+    arguments = {"batch_size": len(inputs), "shuffle": False, "verbose": 0}
+    history = model.fit(
+        inputs, labels, sample_weight=weight, callbacks=[SIGUA(method)], **arguments
+    )
+    return -array(layer.shift.value), {k: v[-1] for k, v in history.history.items()}
+
+
+@each
+def test_values_are_the_cores(name):
+    """Integers (n,) and (n, 1) and one-hot rows get the core's losses, from logits or scores."""
+    loss, core = pair(name)
+    logits, labels = batch()
+    expected = core(logits, labels)
+    for given in (labels, labels[:, None], np.eye(4, dtype="float32")[labels]):
+        close(array(loss.call(given, logits)), expected)
+        close(array(loss(given, logits)), expected.mean())
+
+
+@pytest.mark.parametrize("name", sorted(PAIRS.keys() - {"log-sum"}))
+def test_values_of_probabilities(name):
+    """From probabilities the values are the core's for their logarithms."""
+    cls, parameters, core = PAIRS[name]
+    logits, labels = batch()
+    log_p = reference.log_softmax(logits / 4)
+    loss = cls(**parameters)
+    expected = core(log_p, labels, **parameters)
+    close(array(loss.call(labels, np.exp(log_p).astype("float32"))), expected)
+
+
+@each
+def test_one_sigmoid_unit_is_two_classes(name):
+    """For predictions (n, 1) the probabilities are (1 - p, p); a regression has one residual."""
+    loss, core = pair(name)
+    z = np.array([0.3, -2.0, 1.5], dtype="float32")
+    labels = np.array([0, 1, 1])
+    alone = np.log1p(np.abs(z - labels) / 0.1)
+    expected = alone if name == "log-sum" else core(two(z), labels)
+    close(array(loss.call(labels[:, None], z[:, None])), expected)
+    close(array(loss.call(labels, z[:, None])), expected)
+
+
+def two(z):
+    """Return the logits of the two-way softmax that equals a sigmoid."""
+    z = np.asarray(z, dtype=np.float64).ravel()
+    return np.stack([np.zeros_like(z), z], axis=1)
+
+
+def test_soft_labels():
+    """Probabilities as labels average what is linear, and enter the reverse part as logarithms."""
+    logits, _ = batch(6)
+    soft = np.random.default_rng(1).dirichlet(np.ones(4), 6)
+    for name in ("gce", "soft", "hard"):
+        loss, core = pair(name)
+        table = np.stack([core(logits, np.full(6, j)) for j in range(4)], axis=1)
+        close(array(loss.call(soft, logits)), (table * soft).sum(axis=1))
+    reverse = losses.SymmetricCrossEntropy(alpha=0.0)
+    close(array(reverse.call([[0.5, 0.5]], ops.array([[0.25, 0.75]]))), [np.log(2)])
+
+
+@each
+def test_extreme_logits(name):
+    """Logits of 1e4 either way, and a masked class, have finite losses and gradients."""
+    loss, _ = pair(name)
+    logits = np.array([[1e4, -1e4, 0.0]] * 3)
+    assert np.isfinite(array(loss.call(np.arange(3), logits.astype("float32")))).all()
+    gradient, logs = step(sigua.standard(), logits, np.arange(3), loss)
+    assert np.isfinite(gradient).all()
+    assert np.isfinite(logs["loss"])
+    if name != "log-sum":
+        logits = np.array([[0.5, -0.5, -np.inf]] * 2)
+        gradient, _ = step(sigua.standard(), logits, np.arange(2), loss)
+        assert np.isfinite(gradient).all()
+
+
+@each
+def test_saving(name, tmp_path):
+    """A loss survives its config, and a saved model compiles with it again."""
+    loss, _ = pair(name)
+    logits, labels = batch()
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert again.get_config() == loss.get_config()
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)])
+    model.compile("sgd", loss)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(loaded.loss) is type(loss)
+    assert loaded.loss.get_config() == loss.get_config()
+    np.testing.assert_array_equal(
+        loaded.evaluate(logits, labels, verbose=0), model.evaluate(logits, labels, verbose=0)
+    )
+    inside = SIGUALoss(sigua.backward_correction(T), loss)
+    copy = keras.losses.deserialize(keras.losses.serialize(inside))
+    np.testing.assert_array_equal(array(copy(labels, logits)), array(inside(labels, logits)))
+
+
+# 1'T^-1 has a negative entry, so that over="classes" can fire.
+T = TransitionMatrix([[0.9, 0.1, 0, 0], [0.6, 0.3, 0.1, 0], [0, 0.2, 0.7, 0.1], [0, 0, 0.3, 0.7]])
+SYMMETRIC = TransitionMatrix.symmetric(0.4, 4)
+METHODS = [
+    sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0),
+    sigua.custom(sigua.Known(), gamma=0.5),
+    sigua.sigua_bc(T, gamma=0.5),
+    sigua.sigua_bc(T, gamma=0.5, over="classes"),
+    sigua.stop_grad(sigua.sigua_bc(SYMMETRIC, over="batch")),
+    sigua.forward_correction(T),
+    sigua.custom(sigua.SmallLoss(0.5, 0.25, 0), 0.25, "forward", SYMMETRIC),
+]
+
+
+def measured(method, core, logits, labels):
+    """Return the spec's losses under the method, and 1'T^-1 l."""
+    if method.correction == "forward":
+        p = np.exp(reference.log_softmax(logits))
+        return core(np.log(p @ method.T.rows), labels), None
+    if method.correction == "none":
+        return core(logits, labels), None
+    table = np.stack([core(logits, np.full(len(labels), j)) for j in range(logits.shape[1])], 1)
+    corrected = table @ method.T.inverse.T
+    return corrected[np.arange(len(labels)), labels], corrected.sum(axis=1)
+
+
+def expected_step(method, core, logits, labels, trusted=None):
+    """Return the split, the objective, and its gradient by central differences."""
+    logits = np.asarray(logits, dtype="float64")
+    values, sums = measured(method, core, logits, labels)
+    split = reference.split(method, values, trusted=trusted, class_sums=sums)
+    weights = sigua.signed_weights(split, method.at(0)[0])
+    gradient = np.empty_like(logits)
+    for j in range(logits.shape[1]):
+        shift = 1e-6 * np.eye(logits.shape[1])[j]
+        up, down = (measured(method, core, logits + s * shift, labels)[0] for s in (1, -1))
+        gradient[:, j] = weights * (up - down) / 2e-6 / len(labels)
+    return split, sigua.objective(values, weights), gradient
+
+
+def assert_step(done, expected, scale=1.0):
+    gradient, logs = done
+    split, objective, slopes = expected
+    close(logs["loss"] / scale, objective / scale, 32)
+    close(gradient * len(slopes) / scale, slopes * len(slopes) / scale, 32)
+    assert logs["sigua_good"] == pytest.approx(np.mean(split.good))
+    assert logs["sigua_bad"] == pytest.approx(np.mean(split.bad & ~split.good))
+
+
+def scale_of(method):
+    return 1.0 if method.T is None else max(1.0, np.abs(method.T.inverse).max())
+
+
+# Each is compiled: one loss under every method, and every loss under three.
+COMPOSED = [("gce", method) for method in METHODS] + [
+    (name, METHODS[i]) for name in ("sce", "soft", "hard", "log-sum") for i in (0, 2, 5)
+]
+
+
+@pytest.mark.parametrize(("name", "method"), COMPOSED, ids=lambda value: str(value)[:40])
+def test_composed_with_methods(name, method):
+    """A compiled loss under a method has the objective and gradient made of the core's losses."""
+    loss, core = pair(name)
+    logits, labels = batch()
+    known = isinstance(method.condition, sigua.Known)
+    trusted = np.random.default_rng(2).random(24) < 0.5 if known else None
+    weight = np.where(trusted, 1.0, -1.0) if known else None
+    activation = "linear"
+    if name == "log-sum" and method.correction == "forward":  # which is about probabilities
+        activation, scores = "softmax", core
+
+        def core(logits, labels):
+            return scores(np.exp(reference.log_softmax(logits)), labels)
+
+    done = step(method, logits, labels, loss, activation, weight)
+    assert_step(done, expected_step(method, core, logits, labels, trusted), scale_of(method))
+
+
+def test_one_hot_labels_compose():
+    """One-hot labels are corrected as integers are."""
+    loss, core = pair("gce")
+    logits, labels = batch()
+    one_hot = np.eye(4, dtype="float32")[labels]
+    for method in (METHODS[2], METHODS[5]):
+        done = step(method, logits, one_hot, loss)
+        assert_step(done, expected_step(method, core, logits, labels), scale_of(method))
+
+
+TWO = TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])
+BINARY = [
+    sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0),
+    sigua.sigua_bc(TWO, gamma=0.5),
+    sigua.sigua_bc(TWO, gamma=0.5, over="classes"),
+    sigua.nn_backward_correction(TransitionMatrix.symmetric(0.3, 2), over="batch"),
+    sigua.forward_correction(TWO),
+    sigua.custom(
+        sigua.SmallLoss(0.5, 0.25, 0), 0.25, "forward", TransitionMatrix.symmetric(0.3, 2)
+    ),
+]
+
+
+UNITS = [("cross-entropy", method) for method in BINARY] + [("gce", BINARY[i]) for i in (1, 4)]
+
+
+@pytest.mark.parametrize(("name", "method"), UNITS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("activation", ["linear", "sigmoid"])
+def test_a_sigmoid_is_a_two_way_softmax(name, method, activation):
+    """One unit, as logit or sigmoid, trains as the two-way softmax of (0, z) in the core."""
+    from_logits = activation == "linear"
+    loss, core = keras.losses.BinaryCrossentropy(from_logits=from_logits), reference.cross_entropy
+    if name == "gce":
+        loss = losses.GeneralizedCrossEntropy(from_logits=from_logits)
+        core = spec.generalized_cross_entropy
+    rng = np.random.default_rng(1)
+    z, labels = rng.normal(scale=2, size=12).astype("float32"), rng.integers(0, 2, 12)
+    split, objective, gradient = expected_step(method, core, two(z), labels)
+    given = labels if from_logits else labels[:, None]
+    done = step(method, z[:, None], given.astype("float32"), loss, activation)
+    # 1 - p of a p = sigmoid(4) has lost five bits.
+    scale = scale_of(method) * (1 if from_logits else 32)
+    assert_step(done, (split, objective, gradient[:, 1:]), scale)
+
+
+@pytest.mark.parametrize("name", ["gce", "sce", "soft", "hard"])
+def test_saturated_units_under_forward_correction(name):
+    """One-sided noise and logits of 1e4 either way: losses and gradients are finite."""
+    loss, _ = pair(name)
+    z, labels = np.array([[1e4], [-1e4], [1e4], [-1e4]]), np.array([0, 1, 1, 0])
+    for rows in ([[1.0, 0.0], [0.3, 0.7]], [[0.7, 0.3], [0.0, 1.0]]):
+        method = sigua.forward_correction(TransitionMatrix(rows))
+        for inputs in (z, np.concatenate([-z, z], axis=1)):
+            gradient, logs = step(method, inputs, labels, loss)
+            assert np.isfinite(gradient).all()
+            assert np.isfinite(logs["loss"])
+
+
+def test_losses_of_keras_itself():
+    """Keras's own focal and Huber losses select and are corrected as the core's."""
+    logits, labels = batch()
+    one_hot = np.eye(4, dtype="float32")[labels]
+    focal = keras.losses.CategoricalFocalCrossentropy(alpha=1.0, from_logits=True)
+    huber = keras.losses.Huber(delta=0.5)  # the mean over the k residuals, where ours is the sum
+    for method in (METHODS[0], METHODS[2]):
+        scale = scale_of(method)
+        done = step(method, logits, one_hot, focal)
+        assert_step(done, expected_step(method, spec.focal, logits, labels), 4 * scale)
+        done = step(method, logits, one_hot, huber)
+        mean = lambda scores, labels: spec.huber(scores, labels, delta=0.5) / 4  # noqa: E731
+        assert_step(done, expected_step(method, mean, logits, labels), scale)
+
+
+def test_several_labels_are_one_example():
+    """Keras averages binary cross-entropy over the labels, so that a row is an example."""
+    rng = np.random.default_rng(3)
+    z, labels = rng.normal(size=(8, 3)).astype("float32"), rng.integers(0, 2, (8, 3))
+    method = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    gradient, logs = step(method, z, labels.astype("float32"), loss)
+    rows = reference.cross_entropy(two(z), labels.ravel()).reshape(8, 3).mean(axis=1)
+    split = reference.split(method, rows)
+    weights = sigua.signed_weights(split, 0.25)
+    close(logs["loss"], sigua.objective(rows, weights))
+    slopes = (1 / (1 + np.exp(-z.astype("float64"))) - labels) / 3
+    close(gradient * 8, slopes * weights[:, None])
+
+
+@pytest.mark.parametrize("loss", ["mean_squared_error", "huber"])
+@pytest.mark.parametrize("column", [True, False])
+def test_small_loss_on_regression(loss, column):
+    """Squared (or Huber) errors select as any loss does: the largest are dropped or climbed on."""
+    target = np.arange(10, dtype="float32")
+    errors = np.array([0.1, 4.0, 0.3, 0.2, 9.0, 0.5, 0.4, 3.0, 5.0, 0.6])
+    method = sigua.sigua_sl(0.5, delta=0.2, gamma=0.5, warmup=0)
+    given = target[:, None] if column else target
+    gradient, _ = step(method, (target + errors)[:, None], given, loss)
+    weights = np.where(errors < 1, 1, np.where(np.isin(errors, [3, 4]), -0.5, 0))
+    slopes = 2 * errors if loss == "mean_squared_error" else np.minimum(errors, 1)
+    # target + error - target has the roundings of numbers near 10
+    close(gradient[:, 0] * 10, slopes * weights, 64)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (partial(losses.GeneralizedCrossEntropy, q=1.5), r"^q: must be a number in \[0, 1\]"),
+        (partial(losses.SymmetricCrossEntropy, alpha=-1), "^alpha: must be a number"),
+        (partial(losses.SymmetricCrossEntropy, log_zero=1), "^log_zero: must be a number"),
+        (partial(losses.Bootstrapping, beta=2), "^beta: must be a number"),
+        (partial(losses.LogSum, epsilon=0), "^epsilon: must be above 0, but 0 came"),
+    ],
+)
+def test_refused_parameters(make, message):
+    """A parameter out of range is refused by name, at construction."""
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_refused_labels():
+    """Labels with neither one entry nor one per class are refused."""
+    with pytest.raises(ValueError, match=r"^y_true: must have an entry per example or class"):
+        losses.GeneralizedCrossEntropy()(np.zeros((2, 3)), np.full((2, 4), 0.25))
