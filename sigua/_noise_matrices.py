@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
-from sigua.transition import TransitionMatrix
+from sigua._sparse import Csr
+from sigua.transition import SPARSE_ABOVE, TransitionMatrix
 
 
 def mapped_transition(
     mapping: Mapping[int, int], noise_rate: float, num_classes: int
 ) -> TransitionMatrix:
     """Return asymmetric noise: each class of `mapping` is mistaken for the one it maps to.
+
+    With more than 1000 classes T is kept sparse.
 
     Args:
         mapping: from a true class to what it is mistaken for; other classes are free of noise.
@@ -30,7 +33,6 @@ def mapped_transition(
     """
     rate = checks.number("noise_rate", noise_rate, 0, 1, "give a share of labels", closed=False)
     k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
-    rows = np.eye(k)
     for source, target in mapping.items():
         for label in (source, target):
             if checks.whole("mapping", label, 0, "number the classes from 0") >= k:
@@ -40,9 +42,11 @@ def mapped_transition(
             came = f"{source} came for {source}"
             advice = "leave it out, and it is free of noise"
             raise checks.refuse("mapping", "must name another class", came, advice)
-        rows[source, source] -= rate
-        rows[source, target] += rate
-    return TransitionMatrix(rows)
+    sources, targets = (np.array(list(part), dtype=int) for part in (mapping, mapping.values()))
+    each, rates = np.arange(k), np.full(len(sources), rate)
+    i, j = np.concatenate([each, sources, sources]), np.concatenate([each, sources, targets])
+    rows = Csr.of(i, j, np.concatenate([np.ones(k), -rates, rates]), k)
+    return TransitionMatrix(rows if k > SPARSE_ABOVE else rows.dense())
 
 
 def random_transition(

@@ -64,12 +64,14 @@ def noise_floor(
     frequencies = _distribution(name, np.ones(k) if given is None else given, k)
     if rate is not None:
         # Every row has the same entropy, whatever their frequencies.
-        return float(_entropies(np.array([1 - rate, rate])) + rate * math.log(k - 1))
+        return float(_surprise(np.array([1 - rate, rate])).sum() + rate * math.log(k - 1))
     assert isinstance(noise, TransitionMatrix)
     if observed is not None:  # T' prior = observed; what chance drove below zero is clipped
-        solved = np.linalg.solve(noise.rows.T, frequencies).clip(min=0)
+        solved = _times_inverse(frequencies, noise).clip(min=0)
         frequencies = solved / solved.sum()
-    return float(frequencies @ _entropies(noise.rows))
+    if noise.csr is None:
+        return float(frequencies @ _surprise(noise.rows).sum(axis=1))
+    return float(frequencies[noise.csr.owners()] @ _surprise(noise.csr.data))
 
 
 def _rate_and_size(
@@ -85,6 +87,14 @@ def _rate_and_size(
     return noise.flip_rate, noise.num_classes
 
 
+def _times_inverse(row: Floats, T: TransitionMatrix) -> Floats:
+    """Return a row vector times T^-1."""
+    if T.csr is None:
+        return np.linalg.solve(T.rows.T, row)
+    columns, values = T.inverse_table
+    return np.bincount(columns.ravel(), (row[:, None] * values).ravel(), T.num_classes)
+
+
 def _distribution(name: str, value: ArrayLike, k: int) -> Floats:
     array = np.asarray(value, dtype=np.float64)
     if array.shape != (k,):
@@ -96,7 +106,6 @@ def _distribution(name: str, value: ArrayLike, k: int) -> Floats:
     return np.asarray(array / array.sum())
 
 
-def _entropies(rows: Floats) -> Floats:
-    """Return the entropy along the last axis; 0 log 0 is 0."""
-    logs = np.log(rows, where=rows > 0, out=np.zeros_like(rows))
-    return np.asarray(-(rows * logs).sum(axis=-1))
+def _surprise(p: Floats) -> Floats:
+    """Return -p log p; 0 for 0. Its sum over a distribution is the entropy."""
+    return -p * np.log(p, where=p > 0, out=np.zeros_like(p))

@@ -51,6 +51,8 @@ def corrupt_labels(
         flipped = rng.random(len(y)) < T.flip_rate
         step = rng.integers(1, T.num_classes, len(y))
         return np.where(flipped, (y + step) % T.num_classes, y).astype(y.dtype)
+    if T.csr is not None:
+        return T.csr.draw(y, rng).astype(y.dtype)
     noisy = y.copy()
     for label in np.unique(y):
         rows = np.flatnonzero(y == label)

@@ -126,15 +126,39 @@ def split(
     *,
     trusted: Any = None,
     class_sums: Floats | None = None,
+    groups: ArrayLike | None = None,
 ) -> Split:
-    """Return who is good and who is bad, from per-example losses of shape (n,)."""
-    trusted = None if trusted is None else np.asarray(trusted, dtype=bool)
-    batch = Batch(np.asarray(losses, dtype=np.float64), trusted, class_sums)
-    return conditions.choose(method.condition, batch, method.at(epoch)[1:])
+    """Return who is good and who is bad, from per-example losses of shape (n,).
+
+    Args:
+        method: whose condition decides.
+        losses: (n,).
+        epoch: t >= 0.
+        trusted: bool, (n,), for the condition `Known`.
+        class_sums: (n,), 1'T^-1 l.
+        groups: integers, (n,): each group is judged as if it were a mini-batch, such as each class
+            with the labels; None for one.
+    """
+    values = np.asarray(losses, dtype=np.float64)
+    marks = None if trusted is None else np.asarray(trusted, dtype=bool)
+    of = np.zeros(len(values), dtype=int) if groups is None else np.asarray(groups)
+    good, bad = np.zeros((2, len(values)), dtype=bool)
+    for group in np.unique(of):
+        own = of == group
+        parts = (None if part is None else part[own] for part in (marks, class_sums))
+        batch = Batch(values[own], *parts)
+        good[own], bad[own] = conditions.choose(method.condition, batch, method.at(epoch)[1:])
+    return Split(good, bad)
 
 
 def step(
-    method: Method, logits: ArrayLike, labels: ArrayLike, epoch: float = 0, *, trusted: Any = None
+    method: Method,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    epoch: float = 0,
+    *,
+    trusted: Any = None,
+    groups: ArrayLike | None = None,
 ) -> Step:
     """Measure, decide and reduce one mini-batch.
 
@@ -144,6 +168,7 @@ def step(
         labels: integers in [0, k), shape (n,).
         epoch: t >= 0, fractional allowed.
         trusted: bool, shape (n,), for the condition `Known`.
+        groups: integers, shape (n,), that are judged apart; `labels` for a selection per class.
 
     Raises:
         ValueError: labels outside [0, k), or a T of another size than the logits.
@@ -158,7 +183,7 @@ def step(
             came = f"shape {np.shape(given)} came for {len(logits)} rows of logits"
             raise checks.refuse(name, "must have an entry per example", came, "compare the two")
     losses, slopes, sums = losses_and_slopes(method, logits, labels)
-    chosen = split(method, losses, epoch, trusted=trusted, class_sums=sums)
+    chosen = split(method, losses, epoch, trusted=trusted, class_sums=sums, groups=groups)
     weights = signed_weights(chosen, method.at(epoch)[0], separate=method.separate)
     value = objective(losses, weights)
     slopes = np.where(np.isposinf(losses)[:, None], 0.0, slopes)

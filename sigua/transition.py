@@ -6,33 +6,43 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from sigua import checks
+from sigua import _sparse, _sparse_inverse, checks
+from sigua._kept import Kept
+from sigua._sparse import Csr, Matrix, Padded
+from sigua._stochastic import from_dense, from_sparse, is_sparse, refuse_above
 
-Matrix = NDArray[np.float64]
+MAX_DENSE = 10_000
+"""The most classes for which a sparse or symmetric T becomes a k x k array, of 0.8 GB."""
 
-MAX_CONDITION = 1e4
-"""Above this condition number T^-1 amplifies float32 rounding to some 0.1 % of a loss or more."""
-
-CLIP = 1e-8  # entries this far below 0 are rounding, not a mistake
-ROUNDING = 1e-6  # rows this close to 1 are float32's, and are divided by their sum
+SPARSE_ABOVE = 1000
+"""Pair noise and mappings of more classes than this are kept sparse."""
 
 
-class TransitionMatrix:
+class TransitionMatrix(Kept):
     """An immutable, invertible, row-stochastic matrix, checked when it is made.
 
-    `TransitionMatrix.symmetric` is kept as two numbers and never becomes a k x k array unless
-    `rows` or `inverse` is asked for; every other matrix is kept in float64.
+    `TransitionMatrix.symmetric` is kept as two numbers, and a sparse matrix, or the `pair` noise of
+    more than 1000 classes, as its entries: neither becomes a k x k array unless `rows` or `inverse`
+    is asked for, which is for up to 10,000 classes. Every other matrix is kept in float64.
+
+    Backward correction by a sparse T needs a sparse T^-1, and has it where classes fall into groups
+    or lie in a row, or noise is weak; not where each is mistaken for a few at random. Forward
+    correction needs columns that are not long. What does not fit is refused when it is asked for.
 
     Args:
         rows: shape (k, k), k >= 2, float; row i is the distribution of the observed label for true
             class i. Entries down to -1e-8 are taken for rounding and clipped; rows whose sums are
-            within 1e-6 of 1 are divided by their sum. The caller's array is not changed.
+            within 1e-6 of 1 are divided by their sum. The caller's array is not changed. A sparse
+            matrix or array of SciPy, in any format, or another's `csr`, is kept sparse.
 
     Raises:
         ValueError: not square, an entry negative or not finite, a row that does not sum to 1, or a
-            condition number (2-norm) above 1e4, singular matrices included.
+            condition number above 1e4, singular matrices included. It is taken in the 2-norm, and
+            for a sparse matrix in the infinity norm: how much T^-1 may multiply the largest loss.
+            There, noise above one half in groups of more than 2000 classes is refused, too.
+        ImportError: SciPy is needed, for a sparse T with noise above one half, and not installed.
 
     >>> T = TransitionMatrix([[0.9, 0.1], [0.2, 0.8]])
     >>> T.num_classes, T.inverse.round(3).tolist()
@@ -40,16 +50,23 @@ class TransitionMatrix:
     """
 
     num_classes: int
-    _made_by: str
     flip_rate: float | None
     """The noise rate of symmetric noise; None for any other matrix."""
 
-    def __init__(self, rows: ArrayLike) -> None:
-        rows = _stochastic(rows)
-        _refuse_singular(rows, "rows")
-        rows.setflags(write=False)
-        text = f"TransitionMatrix({rows.tolist()})"
-        vars(self).update(num_classes=len(rows), flip_rate=None, _rows=rows, _made_by=text)
+    csr: Csr | None = None
+    """(data, indices, indptr) of a T that is kept sparse, in SciPy's order; None for any other."""
+
+    _pair_rate: float | None = None
+
+    def __init__(self, rows: Any) -> None:
+        if is_sparse(rows):
+            csr = from_sparse(rows)
+            refuse_above(_sparse_inverse.condition(csr), "rows")
+            self._keep(num_classes=csr.size, flip_rate=None, csr=csr)
+        else:
+            rows = from_dense(rows)
+            refuse_above(float(np.linalg.cond(rows)), "rows")
+            self._keep(num_classes=len(rows), flip_rate=None, _rows=rows)
 
     @classmethod
     def symmetric(cls, noise_rate: float, num_classes: int) -> TransitionMatrix:
@@ -65,10 +82,9 @@ class TransitionMatrix:
         rate, k = _rate_and_size(noise_rate, num_classes)
         # The eigenvalues are 1 and 1 - eps - eps / (k - 1), which is 0 at eps = (k - 1) / k.
         spread = abs(1 - rate - rate / (k - 1))
-        _refuse_above(1 / spread if spread else float("inf"), "noise_rate")
+        refuse_above(1 / spread if spread else float("inf"), "noise_rate")
         self = cls.__new__(cls)
-        text = f"TransitionMatrix.symmetric({rate}, {k})"
-        vars(self).update(num_classes=k, flip_rate=rate, _made_by=text)
+        self._keep(num_classes=k, flip_rate=rate)
         return self
 
     @classmethod
@@ -82,11 +98,13 @@ class TransitionMatrix:
         [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
         """
         rate, k = _rate_and_size(noise_rate, num_classes)
-        identity = np.eye(k)
-        rows = (1 - rate) * identity + rate * np.roll(identity, 1, axis=1)
-        _refuse_singular(rows, "noise_rate")
-        self = cls(rows)
-        vars(self).update(_made_by=f"TransitionMatrix.pair({rate}, {k})")
+        # T is normal, with eigenvalues 1 - eps + eps w for the k-th roots w of 1.
+        least = abs(1 - rate + rate * np.exp(2j * np.pi * (k // 2) / k))
+        refuse_above(1 / least if least else float("inf"), "noise_rate")
+        self = cls.__new__(cls)
+        csr = _sparse.pair_csr(rate, k)
+        kept = {"csr": csr} if k > SPARSE_ABOVE else {"_rows": csr.dense()}
+        self._keep(num_classes=k, flip_rate=None, _pair_rate=rate, **kept)
         return self
 
     @classmethod
@@ -96,13 +114,22 @@ class TransitionMatrix:
         >>> TransitionMatrix.from_cleanlab([[0.9, 0.2], [0.1, 0.8]]).rows.tolist()
         [[0.9, 0.1], [0.2, 0.8]]
         """
+        if is_sparse(noise_matrix):
+            return cls(noise_matrix.transpose())
         return cls(np.asarray(noise_matrix, dtype=np.float64).T)
 
     @cached_property
     def _rows(self) -> Matrix:
-        on, off = self.entries
-        rows = np.full((self.num_classes, self.num_classes), off)
-        np.fill_diagonal(rows, on)
+        k = self.num_classes
+        if k > MAX_DENSE:
+            rule = f"rows and inverse are arrays for at most {MAX_DENSE} classes"
+            raise checks.refuse("T", rule, f"it has {k}", "use csr, or entries and inverse_pair")
+        if self.csr is not None:
+            rows = self.csr.dense()
+        else:
+            on, off = self.entries
+            rows = np.full((k, k), off)
+            np.fill_diagonal(rows, on)
         rows.setflags(write=False)
         return rows
 
@@ -120,15 +147,47 @@ class TransitionMatrix:
 
     @property
     def rows(self) -> Matrix:
-        """T itself, float64, shape (k, k), read-only."""
+        """T itself, float64, shape (k, k), read-only.
+
+        Raises:
+            ValueError: a sparse or symmetric T of more than 10,000 classes.
+        """
         return self._rows
 
     @cached_property
     def inverse(self) -> Matrix:
-        """T^-1, float64, shape (k, k), read-only; computed once. Its rows sum to 1."""
+        """T^-1, float64, shape (k, k), read-only; computed once. Its rows sum to 1.
+
+        Raises:
+            ValueError: a sparse or symmetric T of more than 10,000 classes.
+        """
         inverse = np.linalg.inv(self.rows).astype(np.float64, copy=False)
         inverse.setflags(write=False)
         return inverse
+
+    @cached_property
+    def column_table(self) -> Padded:
+        """T', padded, for forward correction by a sparse T; computed once.
+
+        Raises:
+            ValueError: not kept sparse, or one class is observed for very many others.
+        """
+        return _sparse.column_table(self._sparse())
+
+    @cached_property
+    def inverse_table(self) -> Padded:
+        """T^-1, padded, for backward correction by a sparse T; computed once.
+
+        Small entries are left out, such that each row is exact to 1e-8 in the sum of its errors.
+
+        Raises:
+            ValueError: not kept sparse, or T^-1 has too many entries.
+            ImportError: SciPy is not installed. For `pair` it is not needed.
+        """
+        csr = self._sparse()
+        if self._pair_rate is not None:
+            return _sparse.pair_inverse(self._pair_rate, self.num_classes)
+        return _sparse_inverse.inverse_table(csr)
 
     @property
     def inverse_pair(self) -> tuple[float, float]:
@@ -143,47 +202,58 @@ class TransitionMatrix:
 
     @property
     def inverse_column_sums(self) -> Matrix:
-        """1'T^-1, float64, shape (k,): what each class's loss weighs in `over="classes"`."""
+        """1'T^-1, float64, shape (k,): what each class's loss weighs in `over="classes"`.
+
+        Raises:
+            ValueError: as for `inverse_table`, of a sparse T.
+        """
         if self.flip_rate is not None:
             return np.ones(self.num_classes)
+        if self.csr is not None:
+            columns, values = self.inverse_table
+            sums = np.bincount(columns.ravel(), values.ravel(), self.num_classes)
+            return np.asarray(sums, dtype=np.float64)
         return np.asarray(self.inverse.sum(axis=0), dtype=np.float64)
 
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{name}: a TransitionMatrix is immutable; make another")
-
     def __repr__(self) -> str:
-        return self._made_by
+        for rate, kind in ((self.flip_rate, "symmetric"), (self._pair_rate, "pair")):
+            if rate is not None:
+                return f"TransitionMatrix.{kind}({rate}, {self.num_classes})"
+        if self.csr is not None:
+            size, count = self.num_classes, len(self.csr.data)
+            return f"<TransitionMatrix of {size} classes, sparse with {count} entries>"
+        return f"TransitionMatrix({self._rows.tolist()})"
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        for value in state.values():
-            if isinstance(value, np.ndarray):  # a copy or a pickle has made it writeable
-                value.setflags(write=False)
+    def _parts(self) -> tuple[Any, ...]:
+        if self.flip_rate is not None:
+            return self.num_classes, self.flip_rate
+        return (self._rows,) if self.csr is None else self.csr
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TransitionMatrix):
-            return NotImplemented
-        if self.flip_rate is not None or other.flip_rate is not None:
-            return self._key() == other._key()
-        return np.array_equal(self._rows, other._rows)
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[Any, ...]:
-        dense = None if self.flip_rate is not None else self._rows.tobytes()
-        return self.num_classes, self.flip_rate, dense
+    def _sparse(self) -> Csr:
+        if self.csr is None:
+            raise checks.refuse("T", "must be kept sparse", f"{self!r} came", "use rows, inverse")
+        return self.csr
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers from which `from_dict` makes the same matrix."""
         if self.flip_rate is not None:
             return {"noise_rate": self.flip_rate, "num_classes": self.num_classes}
-        return {"rows": self._rows.tolist()}
+        if self.csr is None:
+            return {"rows": self._rows.tolist()}
+        if self._pair_rate is not None:
+            return {"pair_rate": self._pair_rate, "num_classes": self.num_classes}
+        return {name: part.tolist() for name, part in self.csr._asdict().items()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TransitionMatrix:
         """Return the matrix that `to_dict` described."""
-        return cls(data["rows"]) if "rows" in data else cls.symmetric(**data)
+        if "rows" in data:
+            return cls(data["rows"])
+        if "indptr" in data:
+            return cls(Csr(*(np.array(data[name]) for name in Csr._fields)))
+        if "pair_rate" in data:
+            return cls.pair(data["pair_rate"], data["num_classes"])
+        return cls.symmetric(**data)
 
 
 def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
@@ -193,34 +263,6 @@ def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
     return rate, checks.whole("num_classes", num_classes, 2, "give the number of classes")
 
 
-def _stochastic(rows: ArrayLike) -> Matrix:
-    """Return a checked copy of `rows` in float64."""
-    try:
-        array = np.array(np.asarray(rows), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        advice = "give a row of numbers per true class"
-        raise checks.refuse("rows", "must be a square matrix", str(error), advice) from None
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or len(array) < 2:
-        came = f"shape {array.shape} came"
-        raise checks.refuse("rows", "must be a square matrix", came, "give a row per true class")
-    wrong = ~(array >= -CLIP)
-    if wrong.any():
-        i, j = np.argwhere(wrong)[0]
-        came = f"rows[{i}, {j}] is {array[i, j]:g}"
-        raise checks.refuse("rows", "must be probabilities", came, "give p(observed j | true i)")
-    array = np.maximum(array, 0.0)
-    sums = array.sum(axis=1)
-    off = np.abs(sums - 1) > ROUNDING
-    if not off.any():
-        exact = np.abs(sums - 1) <= 1e-12
-        return np.where(exact[:, None], array, array / sums[:, None])
-    i = int(off.argmax())
-    advice = "divide each row by its sum if these are counts"
-    if np.allclose(array.sum(axis=0), 1, atol=ROUNDING):
-        advice = "its columns do, so it looks transposed: give rows.T, or use from_cleanlab"
-    raise checks.refuse("rows", "each must sum to 1", f"row {i} sums to {sums[i]:.6g}", advice)
-
-
 def require_matrix(name: str, value: object) -> TransitionMatrix:
     """Return a TransitionMatrix, or raise ValueError on anything else."""
     if not isinstance(value, TransitionMatrix):
@@ -228,14 +270,3 @@ def require_matrix(name: str, value: object) -> TransitionMatrix:
         advice = "wrap it: TransitionMatrix(rows), .symmetric(eps, k) or .pair(eps, k)"
         raise checks.refuse(name, "must be a TransitionMatrix", came, advice)
     return value
-
-
-def _refuse_singular(rows: Matrix, name: str) -> None:
-    _refuse_above(float(np.linalg.cond(rows)), name)
-
-
-def _refuse_above(condition: float, name: str) -> None:
-    if not condition <= MAX_CONDITION:
-        came = f"the condition number is {condition:.3g}"
-        rule = f"T must be invertible with a condition number of at most {MAX_CONDITION:g}"
-        raise checks.refuse(name, rule, came, "lower the noise, or merge classes that look alike")

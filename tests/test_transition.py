@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import sys
 import tracemalloc
 from copy import deepcopy
 from fractions import Fraction
@@ -266,3 +267,91 @@ def test_refusals_name_what_was_given(make, words):
     with pytest.raises(ValueError) as error:  # noqa: PT011
         make()
     assert all(word in str(error.value) for word in words), error.value
+
+
+def test_pair_noise_of_many_classes_never_becomes_an_array_of_k_by_k():
+    """Without SciPy; 100,000 classes have 200,000 entries, and T^-1's table 100 a row."""
+    tracemalloc.start()
+    T = TransitionMatrix.pair(0.45, 100_000)
+    assert len(T.csr.data) == 200_000
+    assert repr(T) == "TransitionMatrix.pair(0.45, 100000)"
+    assert T == pickle.loads(pickle.dumps(T)) == TransitionMatrix.from_dict(T.to_dict())
+    assert T == TransitionMatrix(T.csr) != TransitionMatrix.pair(0.4, 100_000)
+    noisy = sigua.corrupt_labels(np.arange(100_000), T)
+    assert T.column_table.columns.shape == (100_000, 2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60_000_000
+    assert set((noisy - np.arange(100_000)) % 100_000) == {0, 1}
+    assert abs((noisy != np.arange(100_000)).mean() - 0.45) < 5 * (0.45 * 0.55 / 100_000) ** 0.5
+
+
+@pytest.mark.parametrize("k", [1001, 1200])
+@pytest.mark.parametrize("eps", [0.0, 0.2, 0.45, 0.6, 0.9])
+def test_the_inverse_of_sparse_pair_noise_is_the_inverse(eps, k):
+    """Row 0 of T^-1 times T is a unit vector but for what the table leaves out, 1e-8 in all.
+
+    The other rows are row 0 shifted.
+    """
+    columns, values = TransitionMatrix.pair(eps, k).inverse_table
+    row = np.zeros(k)
+    row[columns[0]] = values[0]
+    product = (1 - eps) * row + eps * np.roll(row, 1)
+    assert np.abs(product - np.eye(k)[0]).sum() <= 1e-8 + 16 * EPS * np.abs(row).sum()
+    assert np.array_equal(columns[7], (columns[0] + 7) % k)
+    assert np.array_equal(values[7], values[0])
+
+
+@pytest.mark.parametrize(
+    ("eps", "k"), [(0.5, 1002), (0.5, 100_001), (0.49999, 100_000), (0.5, 10**6)]
+)
+def test_sparse_pair_noise_that_leaves_too_little_to_learn_is_refused(eps, k):
+    """|1 - eps + eps w| at the root of unity w that is nearest to -1: 1 - 2 eps for even k."""
+    with pytest.raises(ValueError, match=r"^noise_rate: T must be invertible .*condition number"):
+        TransitionMatrix.pair(eps, k)
+
+
+def test_a_table_that_does_not_fit_is_refused_in_a_sentence():
+    T = TransitionMatrix.pair(0.499, 100_000)
+    with pytest.raises(ValueError, match=r"^T: backward correction .*fills in; use forward_correc"):
+        T.inverse_table  # noqa: B018
+    with pytest.raises(ValueError, match=r"^T: must be kept sparse, but .*pair\(0.2, 4\) came"):
+        TransitionMatrix.pair(0.2, 4).column_table  # noqa: B018
+
+
+@pytest.mark.parametrize("make", [TransitionMatrix.symmetric, TransitionMatrix.pair])
+@pytest.mark.parametrize("name", ["rows", "inverse"])
+def test_dense_arrays_are_refused_above_ten_thousand_classes(make, name):
+    T = make(0.2, 10_001)
+    with pytest.raises(ValueError, match=r"^T: rows and inverse .* at most 10000 .* it has 10001"):
+        getattr(T, name)
+    logits = np.zeros((2, 10_001))
+    with pytest.raises(ValueError, match=r"^T: rows and inverse"):
+        sigua.reference.step(sigua.forward_correction(T), logits, [0, 1])
+
+
+def test_a_sparse_matrix_that_needs_scipy_says_so(monkeypatch):
+    """Only inverses do: a T with little noise is made, corrupts and has its columns without it."""
+    for name in ("scipy", "scipy.sparse", "scipy.sparse.csgraph"):
+        monkeypatch.setitem(sys.modules, name, None)
+    T = sigua.mapped_transition({7: 3, 3: 2, 900: 0}, 0.75, 1500)
+    assert T.column_table.columns.shape == (1500, 2)
+    with pytest.raises(ImportError, match=r"^T: SciPy .*not installed; pip install 'sigua\[spars"):
+        T.inverse_table  # noqa: B018
+    with pytest.raises(ImportError, match=r"^T: SciPy"):
+        sigua.mapped_transition({0: 1, 1: 0}, 0.75, 1500)
+
+
+def test_a_mapping_of_many_classes_is_the_sparse_form_of_a_few():
+    mapping = {2: 0, 0: 1, 4: 3}
+    T = sigua.mapped_transition(mapping, 0.25, 1001)
+    assert np.array_equal(T.rows[:6, :6], sigua.mapped_transition(mapping, 0.25, 6).rows)
+    assert np.array_equal(T.rows[6:, 6:], np.eye(995))
+
+
+@pytest.mark.parametrize("data", [{"indices": [0, 2]}, {"indices": [-1, 1]}, {"data": [1, 2]}])
+def test_a_damaged_dict_of_a_sparse_matrix_is_refused(data):
+    good = {"data": [1.0, 1.0], "indices": [0, 1], "indptr": [0, 1, 2]}
+    assert TransitionMatrix.from_dict(good).rows.tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(ValueError, match=r"^rows: (must be a square matrix|each must sum to 1)"):
+        TransitionMatrix.from_dict(good | data)

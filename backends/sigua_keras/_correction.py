@@ -12,27 +12,55 @@ from sigua import Method, TransitionMatrix, checks
 from sigua_keras import _losses
 from sigua_keras._losses import Loss, Tensor
 
+TINY = float(np.finfo(np.float32).tiny)
 
-class _Matrix:
-    """A constant k x k matrix: a table, or a I + b 11' as two numbers.
 
-    Made outside any trace, because a NumPy array inside one makes torch.compile break the graph.
-    """
+class _Symmetric:
+    """The matrix a I + b 11', as two numbers."""
 
-    def __init__(self, pair: tuple[float, float] | None, table: Callable[[], Any]) -> None:
-        self.pair = pair
-        self.table = None if pair else ops.convert_to_tensor(np.array(table()), dtype="float32")
+    def __init__(self, pair: tuple[float, float]) -> None:
+        self.own, self.everyone = pair
 
-    def rows(self, index: Tensor, k: int) -> Tensor:
-        if self.pair is None:
-            return ops.take(self.table, index, axis=0)
-        return self.pair[0] * ops.one_hot(index, k, dtype="float32") + self.pair[1]
+    def at(self, index: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the entries of the rows `index`, and those of `table`, (n, k), they belong to."""
+        one_hot = ops.one_hot(index, table.shape[-1], dtype="float32")
+        return self.own * one_hot + self.everyone, table
 
     def times(self, p: Tensor) -> Tensor:
         """Return M p for rows of p that sum to 1."""
-        if self.pair is None:
-            return ops.matmul(p, ops.transpose(self.table))
-        return self.pair[0] * p + self.pair[1]
+        return self.own * p + self.everyone
+
+
+class _Dense:
+    """A k x k table, made outside any trace: a NumPy array inside one makes torch.compile break."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = ops.convert_to_tensor(np.array(table), dtype="float32")
+
+    def at(self, index: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+        return ops.take(self.table, index, axis=0), table
+
+    def times(self, p: Tensor) -> Tensor:
+        return ops.matmul(p, ops.transpose(self.table))
+
+
+class _Sparse:
+    """The m entries that a row has at most, (k, m), and their columns."""
+
+    def __init__(self, columns: Any, values: Any) -> None:
+        self.columns = ops.convert_to_tensor(np.array(columns), dtype="int32")
+        self.values = ops.convert_to_tensor(np.array(values), dtype="float32")
+
+    def at(self, index: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+        values = ops.take(self.values, index, axis=0)
+        picked = ops.take_along_axis(table, ops.take(self.columns, index, axis=0), axis=-1)
+        return values, ops.where(values == 0, 0.0, picked)  # which is no entry: 0 x inf is NaN
+
+    def times(self, p: Tensor) -> Tensor:
+        parts = zip(
+            ops.unstack(self.columns, axis=1), ops.unstack(self.values, axis=1), strict=True
+        )
+        return sum(values * ops.take(p, columns, axis=-1) for columns, values in parts)
 
 
 class Correction:
@@ -51,10 +79,9 @@ class Correction:
             return
         self.num_classes = T.num_classes
         if self.kind == "forward":
-            self.columns = _Matrix(_pair(T), lambda: T.rows.T)
+            self.columns = _columns(T)
         else:
-            pair = None if T.flip_rate is None else T.inverse_pair
-            self.inverse = _Matrix(pair, lambda: T.inverse)
+            self.inverse = _inverse(T)
             self.sums = ops.convert_to_tensor(np.array(T.inverse_column_sums), dtype="float32")
 
     def __call__(
@@ -72,9 +99,9 @@ class Correction:
         if self.kind == "forward":
             return self._forward(loss, y_true, y_pred), None
         table = _losses.every_class(loss, y_true, y_pred)
-        rows = self.inverse.rows(_losses.label_index(y_true, y_pred), self.num_classes)
+        entries, losses = self.inverse.at(_losses.label_index(y_true, y_pred), table)
         detached = ops.stop_gradient(table)
-        return ops.sum(rows * table, axis=-1), lambda: ops.sum(self.sums * detached, axis=-1)
+        return ops.sum(entries * losses, axis=-1), lambda: ops.sum(self.sums * detached, axis=-1)
 
     def check(self, loss: Loss, y_pred: Tensor) -> None:
         """Refuse another number of classes than T's, and a loss that ignores one."""
@@ -96,17 +123,26 @@ class Correction:
         if _losses.is_cross_entropy(loss, y_pred):
             labels = _losses.label_index(y_true, y_pred)
             # The logarithm of the sum, not the sum's: T'p may underflow where T has zeros.
-            return -ops.logsumexp(ops.log(self.columns.rows(labels, self.num_classes)) + log_p, -1)
+            entries, log_p = self.columns.at(labels, log_p)
+            return -ops.logsumexp(ops.log(entries) + log_p, -1)
         noisy = self.columns.times(ops.exp(log_p))
+        if logits:  # the slope of log 0 would be NaN
+            noisy = ops.log(ops.maximum(noisy, TINY))
         if y_pred.shape[-1] == 1:
-            noisy = noisy[:, 1:]
-            noisy = noisy / (1 - noisy) if logits else noisy
-        return _losses.per_example(loss, y_true, ops.log(noisy) if logits else noisy)
+            noisy = noisy[:, 1:] - noisy[:, :1] if logits else noisy[:, 1:]
+        return _losses.per_example(loss, y_true, noisy)
 
 
-def _pair(T: TransitionMatrix) -> tuple[float, float] | None:
-    """Return (a, b) with T = a I + b 11'; None unless the noise is symmetric."""
-    if T.flip_rate is None:
-        return None
-    off = T.flip_rate / (T.num_classes - 1)
-    return 1 - T.flip_rate - off, off
+def _columns(T: TransitionMatrix) -> _Symmetric | _Dense | _Sparse:
+    """Return T'."""
+    if T.flip_rate is not None:
+        on, off = T.entries
+        return _Symmetric((on - off, off))
+    return _Dense(T.rows.T) if T.csr is None else _Sparse(*T.column_table)
+
+
+def _inverse(T: TransitionMatrix) -> _Symmetric | _Dense | _Sparse:
+    """Return T^-1."""
+    if T.flip_rate is not None:
+        return _Symmetric(T.inverse_pair)
+    return _Dense(T.inverse) if T.csr is None else _Sparse(*T.inverse_table)

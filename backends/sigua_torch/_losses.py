@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from sigua import Method, TransitionMatrix
 from sigua.conditions import may_read_class_sums
+from sigua_torch._sparse import SparseRows, tables
 
 Base = Callable[[Tensor, Tensor], Tensor]
 
@@ -99,6 +100,8 @@ class Correction(nn.Module):
 
     matrix: Tensor | None
     """T^-1 (backward) or log T' (forward), (k, k); None for symmetric noise, which needs none."""
+    columns: Tensor | None
+    """Where T is sparse, the column of each entry of `matrix`, int64; both are then (k, m)."""
     sums: Tensor | None
     """1'T^-1, (k,), where the condition asks for class sums."""
 
@@ -132,19 +135,25 @@ class Correction(nn.Module):
         self, measure: Measure, logits: Tensor, target: Tensor, T: TransitionMatrix
     ) -> Tensor:
         """Return [T^-1 l]_y, or q'T^-1 l for class probabilities q (Eq. 8)."""
-        if self.matrix is None:
+        matrix = self.matrix
+        if matrix is None:
             own, everyone = T.inverse_pair
             loss, total = measure.at_label_and_total(logits, target)
             # Where the label is impossible, inf - inf would be NaN; T^-1's diagonal decides.
             limit = math.copysign(float("inf"), own + everyone)
             corrected = own * loss + everyone * total
             return corrected.masked_fill(loss.detach() == float("inf"), limit)
-        return measure.combined(logits, _rows(self.matrix, logits, target))
+        if self.columns is not None:
+            return _sparse_backward(measure, SparseRows(self.columns, matrix), logits, target)
+        return measure.combined(logits, _rows(matrix, logits, target))
 
     def _log_observed_at(self, logits: Tensor, target: Tensor, T: TransitionMatrix) -> Tensor:
         """Return log [T'p]_y; it needs column y of T alone, and is exact however small p is."""
         dim = class_dim(logits)
         log_p = logits.log_softmax(dim)
+        if self.matrix is not None and self.columns is not None:
+            columns, log_t = SparseRows(self.columns, self.matrix).at(target, dim)
+            return (log_p.gather(dim, columns) + log_t).logsumexp(dim)
         if self.matrix is not None:
             return (log_p + _rows(self.matrix, logits, target)).logsumexp(dim)
         on, off = T.entries
@@ -155,7 +164,9 @@ class Correction(nn.Module):
         """Return log(T'p), with the logits' shape; clamped at the smallest normal number."""
         dim = class_dim(logits)
         p = logits.softmax(dim)
-        if self.matrix is not None:
+        if self.matrix is not None and self.columns is not None:
+            observed = SparseRows(self.columns, self.matrix.exp()).times(p, dim)
+        elif self.matrix is not None:
             observed = _mix(p, self.matrix.exp().t())
         else:
             on, off = T.entries
@@ -166,18 +177,20 @@ class Correction(nn.Module):
         def table(array: NDArray[np.float64] | None) -> Tensor | None:
             return None if array is None else torch.tensor(array, dtype=dtype, device=device)
 
-        matrix = sums = None
+        columns = matrix = sums = None
         if self.T is not None and self.T.flip_rate is None and self.kind != "none":
-            with np.errstate(divide="ignore"):  # log 0 is -inf, an impossible label
-                matrix = self.T.inverse if self.kind == "backward" else np.log(self.T.rows.T)
+            columns, matrix = tables(self.T, self.kind)
         if self.T is not None and self.asks_for_sums:
             sums = self.T.inverse_column_sums
+        where = None if columns is None else torch.tensor(columns, device=device)
+        self.register_buffer("columns", where, persistent=False)
         self.register_buffer("matrix", table(matrix), persistent=False)
         self.register_buffer("sums", table(sums), persistent=False)
 
     def _match(self, logits: Tensor) -> None:
         """Make the tables in the logits' precision, from the exact T, if they are in another."""
-        table = self.sums if self.matrix is None else self.matrix
+        table = self.matrix
+        table = self.sums if table is None else table
         if table is not None and table.dtype != logits.dtype:
             self._make_tables(logits.dtype, logits.device)
 
@@ -190,12 +203,29 @@ class Correction(nn.Module):
         return self
 
 
+def _sparse_backward(
+    measure: Measure, inverse: SparseRows, logits: Tensor, target: Tensor
+) -> Tensor:
+    """Return [T^-1 l]_y, or q'T^-1 l for class probabilities q, of a sparse T^-1."""
+    dim = class_dim(logits)
+    if not is_index(logits, target):
+        return measure.combined(logits, inverse.transposed_times(target, dim))
+    if measure.base is not None or measure.smoothing:
+        return measure.combined(logits, inverse.dense(target, logits, dim))
+    losses = -logits.log_softmax(dim)
+    if measure.weight is not None:
+        losses = losses * _along(measure.weight, logits)
+    return inverse.dot(losses, target, dim)
+
+
 def _rows(matrix: Tensor, logits: Tensor, target: Tensor) -> Tensor:
     """Return row y of a (k, k) matrix, or q' matrix, with the classes in the class dimension."""
     dim = class_dim(logits)
     if is_index(logits, target):
         # index_select copies whole rows, where matrix[target] goes entry by entry.
         rows = matrix.index_select(0, target.reshape(-1))
+        if logits.ndim == 2:
+            return rows
         return rows.reshape(*target.shape, matrix.shape[1]).movedim(-1, dim)
     return _mix(target, matrix)
 

@@ -1,0 +1,70 @@
+"""Rows of a sparse k x k matrix on the device: gathers of their m entries, no k x k array."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sigua import TransitionMatrix
+
+
+class SparseRows(NamedTuple):
+    """`sigua.TransitionMatrix.inverse_table` or `.column_table` as tensors.
+
+    Args:
+        columns: int64, (k, m).
+        values: float, (k, m); an entry of 0 is none.
+    """
+
+    columns: Tensor
+    values: Tensor
+
+    def at(self, index: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        """Return the columns and the values of the rows `index`, along dimension `dim`."""
+        rows = (table.index_select(0, index.reshape(-1)) for table in self)
+        columns, values = (row.reshape(*index.shape, -1).movedim(-1, dim) for row in rows)
+        return columns, values
+
+    def dot(self, x: Tensor, index: Tensor, dim: int) -> Tensor:
+        """Return row `index` . x, along the dimension of the classes."""
+        columns, values = self.at(index, dim)
+        # Where x is infinite, an entry that is none must not make it NaN.
+        return (values * x.gather(dim, columns)).masked_fill(values == 0, 0.0).sum(dim)
+
+    def dense(self, index: Tensor, like: Tensor, dim: int) -> Tensor:
+        """Return the rows `index` with all their columns, of the shape of `like`."""
+        columns, values = self.at(index, dim)
+        return torch.zeros_like(like).scatter_add(dim, columns, values)
+
+    def times(self, x: Tensor, dim: int) -> Tensor:
+        """Return the product with x."""
+        total = torch.zeros_like(x)
+        for columns, values in zip(self.columns.unbind(1), self.values.unbind(1), strict=True):
+            total = total + _along(values, x, dim) * x.index_select(dim, columns)
+        return total
+
+    def transposed_times(self, x: Tensor, dim: int) -> Tensor:
+        """Return the transpose's product with x."""
+        total = torch.zeros_like(x)
+        for columns, values in zip(self.columns.unbind(1), self.values.unbind(1), strict=True):
+            total = total.index_add(dim, columns, _along(values, x, dim) * x)
+        return total
+
+
+def tables(T: TransitionMatrix, kind: str) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
+    """Return T^-1 (backward) or log T' (forward), and the columns of its entries if T is sparse."""
+    columns = None
+    if T.csr is not None:
+        columns, matrix = T.inverse_table if kind == "backward" else T.column_table
+    else:
+        matrix = T.inverse if kind == "backward" else T.rows.T
+    with np.errstate(divide="ignore"):  # log 0 is -inf, an impossible label
+        return columns, matrix if kind == "backward" else np.log(matrix)
+
+
+def _along(vector: Tensor, x: Tensor, dim: int) -> Tensor:
+    return vector.view([-1 if i == dim else 1 for i in range(x.ndim)])

@@ -1,0 +1,99 @@
+"""What a row-stochastic matrix must satisfy, dense or sparse, in the same sentences."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sigua import checks
+from sigua._sparse import Csr, Matrix
+
+MAX_CONDITION = 1e4
+"""Above this condition number T^-1 amplifies float32 rounding to some 0.1 % of a loss or more."""
+
+CLIP = 1e-8  # entries this far below 0 are rounding, not a mistake
+ROUNDING = 1e-6  # rows this close to 1 are float32's, and are divided by their sum
+
+
+def is_sparse(rows: Any) -> TypeGuard[Any]:
+    """Return whether `rows` is a sparse matrix or array of SciPy's, or our own `Csr`."""
+    return isinstance(rows, Csr) or callable(getattr(rows, "tocoo", None))
+
+
+def from_dense(rows: ArrayLike) -> Matrix:
+    """Return a checked copy of `rows` in float64."""
+    try:
+        array = np.array(np.asarray(rows), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise _not_numbers(error) from None
+    _refuse_shape(array.shape)
+    wrong = ~(array >= -CLIP)
+    if wrong.any():
+        i, j = np.argwhere(wrong)[0]
+        raise _no_probability(i, j, array[i, j])
+    array = np.maximum(array, 0.0)
+    sums = array.sum(axis=1)
+    _refuse_sums(sums, array.sum(axis=0))
+    exact = np.abs(sums - 1) <= 1e-12
+    return np.where(exact[:, None], array, array / sums[:, None])
+
+
+def from_sparse(rows: Any) -> Csr:
+    """Return a checked copy of sparse `rows` in float64, without zeros."""
+    shape = (rows.size,) * 2 if isinstance(rows, Csr) else tuple(rows.shape)
+    _refuse_shape(shape)
+    if not isinstance(rows, Csr):
+        rows = rows.tocoo()
+        i, j, values = rows.row, rows.col, rows.data
+    else:
+        i, j, values = rows.owners(), rows.indices, rows.data
+    try:
+        csr = Csr.of(i, j, np.asarray(values, dtype=np.float64), shape[0])
+    except (TypeError, ValueError) as error:
+        raise _not_numbers(error) from None
+    wrong = ~(csr.data >= -CLIP)
+    if wrong.any():
+        at = int(wrong.argmax())
+        raise _no_probability(csr.owners()[at], csr.indices[at], csr.data[at])
+    csr = csr.keep(csr.data > 0)
+    sums = csr.times(np.ones(csr.size))
+    _refuse_sums(sums, np.bincount(csr.indices, csr.data, csr.size))
+    off = np.where(np.abs(sums - 1) <= 1e-12, 1.0, sums)
+    return csr._replace(data=csr.data / off[csr.owners()])
+
+
+def refuse_above(condition: float, name: str) -> None:
+    """Raise ValueError for a condition number above the limit, NaN included."""
+    if not condition <= MAX_CONDITION:
+        came = f"the condition number is {condition:.3g}"
+        rule = f"T must be invertible with a condition number of at most {MAX_CONDITION:g}"
+        raise checks.refuse(name, rule, came, "lower the noise, or merge classes that look alike")
+
+
+def _not_numbers(error: Exception) -> ValueError:
+    advice = "give a row of numbers per true class"
+    return checks.refuse("rows", "must be a square matrix", str(error), advice)
+
+
+def _refuse_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
+        came = f"shape {shape} came"
+        raise checks.refuse("rows", "must be a square matrix", came, "give a row per true class")
+
+
+def _no_probability(i: Any, j: Any, value: Any) -> ValueError:
+    came = f"rows[{i}, {j}] is {value:g}"
+    return checks.refuse("rows", "must be probabilities", came, "give p(observed j | true i)")
+
+
+def _refuse_sums(sums: NDArray[Any], column_sums: NDArray[Any]) -> None:
+    off = np.abs(sums - 1) > ROUNDING
+    if not off.any():
+        return
+    i = int(off.argmax())
+    advice = "divide each row by its sum if these are counts"
+    if np.allclose(column_sums, 1, atol=ROUNDING):
+        advice = "its columns do, so it looks transposed: give rows.T, or use from_cleanlab"
+    raise checks.refuse("rows", "each must sum to 1", f"row {i} sums to {sums[i]:.6g}", advice)

@@ -1,0 +1,231 @@
+"""A sparse T: what it holds, what it refuses, and its tables, against SciPy and fractions."""
+
+import json
+import pickle
+from copy import deepcopy
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse as sp
+
+import sigua
+from sigua import TransitionMatrix
+
+LEFT_OUT = 1e-8  # of a row of T^-1, in all
+
+
+def confusions(k, size=5, noise=0.4, seed=0):
+    """Each class of a group of `size` is confused with two others of it, and with some of its own.
+
+    With a single group this is every class with two others at random.
+    """
+    rng = np.random.default_rng(seed)
+    each = np.repeat(np.arange(k), 2)
+    others = each // size * size + (each + rng.integers(1, size, 2 * k)) % size
+    others = np.minimum(others, k - 1)
+    rates = rng.uniform(0, noise, k)
+    shares = (rng.dirichlet([1, 1], k) * rates[:, None]).ravel()
+    return sp.coo_array((shares, (each, others)), shape=(k, k)) + sp.diags_array(1 - rates)
+
+
+def chain(k, noise=0.4):
+    """Each class is confused with its neighbours: no groups."""
+    off = np.full(k - 1, noise / 2)
+    on = np.full(k, 1 - noise)
+    on[[0, -1]] = 1 - noise / 2
+    return sp.diags_array([off, on, off], offsets=[-1, 0, 1])
+
+
+def dense(table, k):
+    """Return a padded table as a k x k array."""
+    rows = np.zeros((k, k))
+    np.add.at(rows, (np.arange(k)[:, None], table.columns), table.values)
+    return rows
+
+
+FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
+
+
+@pytest.mark.parametrize("make", [sp.coo_array, sp.coo_matrix])
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_is_the_same_matrix(form, make):
+    rows = confusions(10).toarray()
+    T = TransitionMatrix(make(rows).asformat(form))
+    assert TransitionMatrix(sp.csr_array(rows)) == T
+    assert np.array_equal(T.rows, TransitionMatrix(rows).rows)
+    assert np.array_equal(sp.csr_array(T.csr, shape=(10, 10)).toarray(), T.rows)
+    assert T.num_classes == 10
+    assert T.flip_rate is None
+
+
+def test_duplicates_add_up_and_zeros_are_no_entries():
+    i, j, values = [0, 0, 0, 1, 1], [0, 1, 0, 1, 0], [0.5, 0.25, 0.25, 1, 0]
+    T = TransitionMatrix(sp.coo_array((values, (i, j))))
+    assert T.rows.tolist() == [[0.75, 0.25], [0, 1]]
+    assert len(T.csr.data) == 3
+
+
+def test_the_callers_matrix_is_left_alone_and_ours_cannot_be_changed():
+    rows = sp.csr_array([[0.9, 0.1 + 1e-9, -1e-9], [0.2, 0.8, 0], [0, 0.3, 0.7]])
+    before = rows.copy()
+    T = TransitionMatrix(rows)
+    assert (rows != before).nnz == 0
+    rows.data[:] = 0
+    assert T.rows[0, 0] > 0.8
+    T.inverse_table  # noqa: B018  # a cached table travels with the copy
+    for copy in (T, deepcopy(T), pickle.loads(pickle.dumps(T))):
+        for array in (*copy.csr, copy.rows):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 0
+
+
+def test_a_sparse_matrix_survives_pickle_and_json_and_prints_shortly():
+    T = TransitionMatrix(confusions(5000))
+    loaded = TransitionMatrix.from_dict(json.loads(json.dumps(T.to_dict())))
+    for copy in (loaded, pickle.loads(pickle.dumps(T)), deepcopy(T), TransitionMatrix(T.csr)):
+        assert copy == T
+        assert hash(copy) == hash(T)
+    assert repr(T) == f"<TransitionMatrix of 5000 classes, sparse with {len(T.csr.data)} entries>"
+    method = sigua.sigua_bc(T, gamma=0.5)
+    assert sigua.Method.from_dict(json.loads(json.dumps(method.to_dict()))) == method
+    assert TransitionMatrix(confusions(5000, seed=1)) != T
+
+
+def test_matrices_that_are_kept_in_different_ways_are_different():
+    rows = TransitionMatrix.symmetric(0.5, 3).rows
+    sparse = TransitionMatrix(sp.csr_array(rows))
+    assert sparse != TransitionMatrix(rows)
+    assert sparse != TransitionMatrix.symmetric(0.5, 3)
+    assert TransitionMatrix(sp.csr_array(TransitionMatrix.pair(0.2, 2000).rows)) == (
+        TransitionMatrix.pair(0.2, 2000)
+    )
+
+
+def test_cleanlab_gives_the_transpose():
+    rows = confusions(10)
+    assert TransitionMatrix.from_cleanlab(rows.T) == TransitionMatrix(rows)
+
+
+REFUSED = [
+    [[1.1, -0.1], [0.2, 0.8]],
+    [[1.0, 0.0], [-1e-7, 1 + 1e-7]],
+    [[0.5, 0.5], [float("nan"), 1.0]],
+    [[0.5, 0.5], [0.0, float("inf")]],
+    [[9, 1], [2, 8]],
+    [[0.9, 0.1], [0.0, 0.0]],
+    [[0.9, 0.1], [0.2, 0.80001]],
+    [[0.9, 0.2], [0.1, 0.8]],
+    [[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]],
+    [[1.0]],
+    [[0.5, 0.5], [0.49995, 0.50005]],
+    [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]],
+]
+
+
+@pytest.mark.parametrize("rows", REFUSED)
+def test_what_is_refused_dense_is_refused_sparse_in_the_same_words(rows):
+    with pytest.raises(ValueError, match=r"^rows: ") as as_dense:
+        TransitionMatrix(rows)
+    with pytest.raises(ValueError, match=r"^rows: ") as as_sparse:
+        TransitionMatrix(sp.csr_array(np.array(rows)))
+    ours, theirs = (
+        str(error.value).partition("condition number is") for error in (as_sparse, as_dense)
+    )
+    assert (ours[0], ours[1]) == (theirs[0], theirs[1])
+
+
+def test_other_shapes_are_refused():
+    for rows, shape in ((sp.coo_array([0.5, 0.5]), r"\(2,\)"), (sp.csr_array((3, 2)), r"\(3, 2\)")):
+        with pytest.raises(ValueError, match=f"^rows: must be a square matrix, but shape {shape}"):
+            TransitionMatrix(rows)
+
+
+def test_a_singular_pair_of_classes_among_many_is_refused():
+    rows = confusions(20_000).tolil()
+    rows[:5, :5] = np.eye(5)
+    rows[:2, :2] = 0.5
+    with pytest.raises(ValueError, match=r"^rows: T must be invertible .*condition number is inf"):
+        TransitionMatrix(rows)
+
+
+def test_strong_noise_is_taken_in_groups_and_refused_where_everything_hangs_together():
+    """70 % noise within groups of 5 has the inverse of each group; nobody can tell of one chain."""
+    block = TransitionMatrix.symmetric(0.7, 5)
+    T = TransitionMatrix(sp.block_diag([block.rows] * 500))
+    assert np.abs(dense(T.inverse_table, 2500)[5:10, 5:10] - block.inverse).max() <= 1e-8
+    rows = sp.csr_array(TransitionMatrix.pair(0.6, 2100).rows)
+    with pytest.raises(ValueError, match=r"^rows: noise above one half .*2000.*but 2100 hang toge"):
+        TransitionMatrix(rows)
+
+
+def test_the_inverse_equals_exact_fractions():
+    """By the adjugate of [3/4 1/4 0; 1/8 3/4 1/8; 1/2 0 1/2], whose determinant is 9/32."""
+    rows = [["3/4", "1/4", "0"], ["1/8", "3/4", "1/8"], ["1/2", "0", "1/2"]]
+    (a, b, c), (d, e, f), (g, h, i) = ([Fraction(x) for x in row] for row in rows)
+    determinant = a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
+    adjugate = [
+        [e * i - f * h, c * h - b * i, b * f - c * e],
+        [f * g - d * i, a * i - c * g, c * d - a * f],
+        [d * h - e * g, b * g - a * h, a * e - b * d],
+    ]
+    assert determinant == Fraction(9, 32)
+    want = [[float(x / determinant) for x in row] for row in adjugate]
+    T = TransitionMatrix(sp.csr_array(np.array([[a, b, c], [d, e, f], [g, h, i]], dtype=float)))
+    np.testing.assert_allclose(dense(T.inverse_table, 3), want, rtol=1e-15, atol=1e-15)
+    np.testing.assert_allclose(T.inverse_column_sums, np.sum(want, axis=0), rtol=1e-15, atol=1e-15)
+    assert dense(T.column_table, 3).tolist() == [
+        [float(x) for x in r] for r in zip(*[(a, b, c), (d, e, f), (g, h, i)], strict=True)
+    ]
+
+
+LARGE = {
+    "groups": confusions(2100),
+    "strong groups": confusions(2100, noise=0.6),
+    "chain": chain(2100),
+    "at random": confusions(2100, size=2100, noise=0.1),
+    "one for all": sp.diags_array([1.0] + [0.7] * 2099)
+    + sp.coo_array((np.full(2099, 0.3), (np.arange(1, 2100), np.zeros(2099, int))), (2100, 2100)),
+}
+
+
+@pytest.mark.parametrize("rows", LARGE.values(), ids=LARGE)
+def test_the_inverse_equals_scipys(rows):
+    """Every row to 1e-8 in the sum of its errors."""
+    T = TransitionMatrix(rows)
+    table = T.inverse_table
+    want = scipy.linalg.inv(rows.toarray())
+    error = np.abs(dense(table, 2100) - want).sum(axis=1).max()
+    assert error <= LEFT_OUT + 1e-12
+    assert table.columns.shape[1] < 2100
+    # Of a column, too, as every row that has an error is near.
+    np.testing.assert_allclose(T.inverse_column_sums, want.sum(axis=0), rtol=0, atol=3 * LEFT_OUT)
+
+
+def test_corrupting_labels_draws_from_the_rows():
+    """100,000 draws of each of 3 classes, within 5 standard deviations."""
+    rows = np.array([[0.75, 0.25, 0.0], [0.125, 0.75, 0.125], [0.5, 0.0, 0.5]])
+    y = np.repeat(np.arange(3), 100_000).astype(np.int16)
+    noisy = sigua.corrupt_labels(y, TransitionMatrix(sp.csr_array(rows)), seed=1)
+    assert noisy.dtype == y.dtype
+    counts = np.bincount(3 * y.astype(int) + noisy, minlength=9).reshape(3, 3)
+    assert (np.abs(counts / 1e5 - rows) <= 5 * np.sqrt(rows * (1 - rows) / 1e5)).all()
+
+
+def test_a_sparse_matrix_has_the_noise_floor_of_its_rows():
+    """Uniform, with a prior, and with observed frequencies: as the dense one, to rounding."""
+    rng = np.random.default_rng(0)
+    rows = 0.7 * np.eye(40) + 0.2 * np.roll(np.eye(40), 1, 1) + 0.1 * np.roll(np.eye(40), 5, 1)
+    dense, sparse = TransitionMatrix(rows), TransitionMatrix(scipy.sparse.csr_array(rows))
+    for given in ({}, {"prior": rng.random(40)}, {"observed": 1 + rng.random(40)}):
+        expected = pytest.approx(sigua.noise_floor(dense, **given), rel=1e-7)
+        assert sigua.noise_floor(sparse, **given) == expected
+
+
+def test_the_noise_floor_of_many_classes_needs_no_dense_matrix():
+    """Pair noise on 100,000 classes: the entropy of (0.55, 0.45)."""
+    T = TransitionMatrix.pair(0.45, 100_000)
+    expected = pytest.approx(-0.55 * np.log(0.55) - 0.45 * np.log(0.45), rel=1e-12)
+    assert sigua.noise_floor(T) == expected
+    assert sigua.noise_floor(T, observed=np.ones(100_000)) == expected
