@@ -53,8 +53,8 @@ def bench(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Does everything that this machine can run work? Core, PyTorch, and Keras on its backends."""
-    install(session, "test", "torch", "keras", "examples")
-    run_tests(session, "core torch demo")
+    install(session, "test", "torch", "keras", "jax", "examples")
+    run_tests(session, "core torch demo jax")
     for backend in KERAS_BACKENDS:
         run_tests(session, "keras", KERAS_BACKEND=backend)
 
@@ -82,6 +82,13 @@ def keras(session: nox.Session, backend: str) -> None:
 
 
 @nox.session
+def jax(session: nox.Session) -> None:
+    """Do the pure functions for JAX equal the spec, and PyTorch's criterion?"""
+    install(session, "test", "torch", "jax", "demo")
+    run_tests(session, "jax")
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Is the code tidy?"""
     session.install(*nox.project.dependency_groups(PYPROJECT, "lint"))
@@ -92,7 +99,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Do the types hold, inside (mypy, strict) and for a user's code (pyright)?"""
-    install(session, "types", "torch", "demo")
+    install(session, "types", "torch", "jax", "demo")
     session.run("mypy")
     session.run("pyright", "--pythonpath", f"{session.bin}/python", "tests/user_code.py")
 

@@ -1,7 +1,8 @@
 """Which tests run is asked for by name; a backend asked for that does not import is a failure.
 
 SIGUA_TESTS lists any of: core (NumPy alone), torch, demo (torch and what the examples need), keras
-(Keras and torch, with KERAS_BACKEND set: one process per backend). By default: core and torch.
+(Keras and torch, with KERAS_BACKEND set: one process per backend), jax (JAX, Optax, Flax, torch and
+scikit-learn). By default: core and torch.
 """
 
 import json
@@ -11,7 +12,13 @@ from pathlib import Path
 import pytest
 
 ASKED = os.environ.get("SIGUA_TESTS", "core torch").split()
-GROUPS = {"test_torch": "torch", "test_demo": "demo", "test_plot": "demo", "test_keras": "keras"}
+GROUPS = {
+    "test_torch": "torch",
+    "test_demo": "demo",
+    "test_plot": "demo",
+    "test_keras": "keras",
+    "test_jax": "jax",
+}
 
 
 def pytest_ignore_collect(collection_path):

@@ -1,8 +1,11 @@
 """`import sigua` needs NumPy and nothing else; each claim is probed in a process of its own."""
 
+import ast
+import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +19,9 @@ loaded = {{name.partition(".")[0] for name in set(sys.modules) - before}}
 print(*sorted(loaded - sys.stdlib_module_names - {{"sigua", "numpy", "__mp_main__"}}))
 """
 FORBIDDEN = ["torch", "keras", "tensorflow", "jax", "scipy", "matplotlib"]
-ADAPTERS = ["sigua_torch", "sigua_keras"]
+FRAMEWORKS = {"torch", "keras", "tensorflow", "jax"}
+OWN = {"sigua_torch": "torch", "sigua_keras": "keras", "sigua_jax": "jax"}
+ADAPTERS = list(OWN)
 
 
 def outsiders(code, *paths):
@@ -52,3 +57,29 @@ def test_the_probe_reports_each_module_that_must_not_be_loaded(name, tmp_path):
     (tmp_path / f"{name}.py").write_text("")
     (tmp_path / "sigua.py").write_text(f"def use():\n    import {name}\nuse()\n")
     assert outsiders("import sigua", tmp_path) == [name]
+
+
+def named(folder):
+    """Return the top-level modules that the sources in a folder import, wherever they do."""
+    nodes = [
+        node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
+    ]
+    names = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    names |= {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_an_adapter_imports_its_own_framework_and_no_other_adapter(adapter):
+    """Read from its sources, for which no framework has to be there."""
+    names = named(Path(importlib.util.find_spec(adapter).origin).parent)
+    assert {"sigua", OWN[adapter]} <= names
+    assert not names & (FRAMEWORKS | set(ADAPTERS)) - {OWN[adapter], adapter}
+
+
+def test_an_import_is_found_wherever_it_stands(tmp_path):
+    """At the top, in a function, of a submodule, and in a folder below."""
+    (tmp_path / "a.py").write_text("import os, torch.nn\ndef f():\n    from keras.ops import add\n")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "b.py").write_text("from sigua_jax import sigua_loss as loss\n")
+    assert named(tmp_path) == {"os", "torch", "keras", "sigua_jax"}

@@ -9,7 +9,7 @@ folder = Path(sys.argv[1])
 (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
 names = zipfile.ZipFile(wheel).namelist()
 tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-packages = {"sigua", "sigua_torch", "sigua_keras"}
+packages = {"sigua", "sigua_torch", "sigua_keras", "sigua_jax"}
 assert tops == packages, f"the wheel's top level is {sorted(tops)}"
 for package in packages:
     assert f"{package}/py.typed" in names, f"{package} lacks py.typed"

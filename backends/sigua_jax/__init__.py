@@ -1,0 +1,13 @@
+"""SIGUA for JAX: pure functions, for Flax, Optax, or a training step of your own."""
+
+try:
+    import jax as _jax  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "jax":
+        raise
+    message = "sigua_jax needs JAX, which is not installed: pip install 'sigua[jax]'"
+    raise ModuleNotFoundError(message, name="jax") from error
+
+from sigua_jax.loss import sigua_loss, sigua_split
+
+__all__ = ["sigua_loss", "sigua_split"]

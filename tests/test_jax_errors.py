@@ -1,0 +1,107 @@
+"""Bad input gets one sentence where it can be read; what is traced and cannot be is NaN."""
+
+import jax
+import numpy as np
+import pytest
+from jax import numpy as jnp
+
+import sigua
+from sigua_jax import sigua_loss, sigua_split
+
+PAIR = sigua.TransitionMatrix.pair(0.45, 10)
+SL = sigua.sigua_sl(0.5, delta=0.2)
+KNOWN = sigua.custom(sigua.Known())
+LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((LOGITS, LABELS, 0, "sigua_sl"), {}, ["method", "must be a method", "str came"]),
+        ((LOGITS, LABELS + 5, 0, SL), {}, ["labels", "[0, 10)", "labels[5] is 10"]),
+        ((LOGITS, LABELS - 1, 0, SL), {}, ["labels", "labels[0] is -1"]),
+        ((LOGITS, LABELS[:5], 0, SL), {}, ["labels", "(n,)", "(6, 10)", "(5,)"]),
+        ((LOGITS, LABELS[:, None], 0, SL), {}, ["labels", "(n,)", "(6, 1)"]),
+        ((LOGITS, LABELS / 2, 0, SL), {}, ["labels", "integers", "float32"]),
+        ((LOGITS, LABELS > 2, 0, SL), {}, ["labels", "integers", "bool"]),
+        ((LOGITS[None], LABELS[None], 0, SL), {}, ["logits", "(n, k)", "(1, 6, 10)", "vmap"]),
+        ((LOGITS[0], LABELS[0], 0, SL), {}, ["logits", "(n, k)", "(10,)"]),
+        ((LOGITS[:, :7], LABELS, 0, sigua.sigua_bc(PAIR)), {}, ["T has 10", "logits have 7"]),
+        ((LOGITS, LABELS, -1, SL), {}, ["epoch", "[0, inf)", "-1 came"]),
+        ((LOGITS, LABELS, None, SL), {}, ["epoch", "None came"]),
+        ((LOGITS, LABELS, jnp.float32(jnp.nan), SL), {}, ["epoch", "nan came"]),
+        ((LOGITS, LABELS, 0, SL), {"where": LABELS}, ["where", "bool(6,)", "int32(6,) came"]),
+        ((LOGITS, LABELS, 0, SL), {"where": LABELS[:5] > 2}, ["where", "bool(5,) came"]),
+        ((LOGITS, LABELS, 0, SL), {"trusted": LABELS > 2}, ["trusted", "Known", "leave it out"]),
+        ((LOGITS, LABELS, 0, KNOWN), {}, ["trusted", "a boolean per example"]),
+        ((LOGITS, LABELS, 0, KNOWN), {"trusted": LABELS}, ["trusted", "bool(6,)", "int32"]),
+        (
+            (LOGITS, LABELS, 0, KNOWN),
+            {"trusted": sigua.Split(LABELS > 2, LABELS[:5] > 2)},
+            ["trusted", "bool(6,)", "bool(5,) came"],
+        ),
+    ],
+)
+def test_what_is_refused(arguments, options, words):
+    for function in (sigua_loss, sigua_split):
+        with pytest.raises(ValueError) as error:  # noqa: PT011  # the words are the match
+            function(*arguments, **options)
+        assert all(word in str(error.value) for word in words), error.value
+        assert "\n" not in str(error.value)
+
+
+def test_an_unknown_reduction_is_refused():
+    with pytest.raises(ValueError, match=r"^reduction: must be one of 'mean', 'sum', 'none'"):
+        sigua_loss(LOGITS, LABELS, 0, SL, reduction="average")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "method"),
+    [(1.0, SL), (3, sigua.sigua_sl(0.5, delta=lambda t: 0.1)), (0.5, sigua.standard())],
+)
+def test_a_traced_epoch_without_exact_numbers_is_refused(epoch, method):
+    """A fraction, or a schedule that never settles; `method.at(t)` is what the sentence names."""
+    step = jax.jit(sigua_loss, static_argnames="method")
+    with pytest.raises(ValueError, match=r"^epoch: .* an integer.* settle.*method\.at\(t\)"):
+        step(LOGITS, LABELS, epoch, method=method)
+    assert jnp.isfinite(step(LOGITS, LABELS, method.at(epoch), method=method))
+
+
+METHODS = [
+    SL,
+    sigua.backward_correction(PAIR),
+    sigua.backward_correction(sigua.TransitionMatrix.symmetric(0.5, 10)),
+    sigua.forward_correction(PAIR),
+    sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.5, 10)),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: repr(m)[:40])
+@pytest.mark.parametrize("label", [-1, -100, 10, 2**20])
+def test_a_traced_label_out_of_range_makes_the_loss_nan(method, label):
+    """Rather than count from the end, or be clipped into a class; `where` leaves it out."""
+    step = jax.jit(sigua_loss, static_argnames="method")
+    labels = np.where(LABELS == 3, label, LABELS)
+    assert jnp.isnan(step(LOGITS, labels, 0, method=method))
+    there = LABELS != 3
+    value = step(LOGITS, labels, 0, method=method, where=there)
+    want = sigua.reference.step(method, LOGITS[there], LABELS[there]).objective
+    np.testing.assert_allclose(value, want, rtol=1e-6)
+
+
+def test_labels_are_checked_under_grad_where_they_can_be_read():
+    """Not only the plain call: `jax.grad` alone traces the logits, not the labels."""
+    with pytest.raises(ValueError, match=r"labels\[5\] is 10"):
+        jax.grad(sigua_loss)(LOGITS, LABELS + 5, 0, SL)
+
+
+def test_a_rule_that_returns_no_pair_is_refused():
+    class Rule:
+        def at(self, epoch):
+            return ()
+
+        def split(self, batch):
+            return batch.losses > 0
+
+    with pytest.raises(ValueError, match="split must return good and bad"):
+        sigua_loss(LOGITS, LABELS, 0, sigua.custom(Rule()))

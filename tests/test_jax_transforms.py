@@ -1,0 +1,234 @@
+"""Under jit, vmap, grad, shard_map, and on arrays that several devices share."""
+
+import os
+import random
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax import numpy as jnp
+from jax.test_util import check_grads
+
+import sigua
+from sigua import reference
+from sigua_jax import sigua_loss, sigua_split
+
+EPS = float(np.finfo(np.float32).eps)
+N, K = 100, 10
+# floor(100 * .29) is 28 in floating point; both schedules end within a ramp.
+SL = sigua.sigua_sl(0.71, delta=sigua.Knots([(2, 0.0), (6.5, 0.29)]), gamma=0.1, warmup=5)
+OFFICIAL = sigua.sigua_sl(
+    0.5, delta=0.3, gamma=sigua.Knots([(0, 0.0), (9, 0.5)]), variant="official"
+)
+EPOCHS = range(14)
+
+
+@pytest.fixture
+def samples():
+    rng = np.random.default_rng(0)
+    return rng.normal(scale=2, size=(N, K)).astype("float32"), rng.integers(0, K, N)
+
+
+def counted(function):
+    """Return the function, jitted, and a list with an entry per trace."""
+    traces = []
+
+    def traced(*args):
+        traces.append(1)
+        return function(*args)
+
+    return jax.jit(traced), traces
+
+
+def assert_step(found, method, logits, labels, epoch):
+    """A split and a gradient are the reference's."""
+    split, gradient = found
+    want = reference.step(method, logits, labels, epoch)
+    np.testing.assert_array_equal(split.good, want.split.good)
+    np.testing.assert_array_equal(split.bad, want.split.bad)
+    scale = N / max(min(mask.sum() for mask in want.split), 1) if method.separate else 1
+    np.testing.assert_allclose(gradient, want.gradient, rtol=0, atol=8 * EPS / N * scale)
+
+
+def step_of(method):
+    def step(logits, labels, epoch):
+        given = logits, labels, epoch, method
+        return sigua_split(*given), jax.grad(sigua_loss)(*given)
+
+    return step
+
+
+@pytest.mark.parametrize("method", [SL, OFFICIAL], ids=["paper", "official"])
+@pytest.mark.parametrize("kind", [int, np.int64, jnp.int32])
+def test_one_compilation_serves_all_epochs(method, kind, samples):
+    """The epoch is traced, and every count is the exact one of that epoch."""
+    step, traces = counted(step_of(method))
+    for epoch in EPOCHS:
+        assert_step(step(*samples, kind(epoch)), method, *samples, epoch)
+    assert len(traces) == 1
+
+
+def test_numbers_as_an_argument_serve_fractions_and_any_schedule(samples):
+    """`method.at(t)`, made outside, needs no horizon, and one compilation."""
+    method = sigua.sigua_sl(0.71, delta=lambda t: min(t / 20, 0.2), gamma=0.1, warmup=5)
+    step, traces = counted(step_of(method))
+    for epoch in np.arange(0, 14, 0.75):
+        assert_step(step(*samples, method.at(epoch)), method, *samples, epoch)
+    assert len(traces) == 1
+
+
+def test_a_loop_on_the_device_carries_its_numbers(samples):
+    """`lax.scan` over a table of numbers, with an entry per step."""
+    table = tuple(map(jnp.array, zip(*map(SL.at, np.arange(0, 7, 0.25)), strict=True)))
+    _, values = jax.lax.scan(lambda _, now: (None, sigua_loss(*samples, now, SL)), None, table)
+    want = [reference.step(SL, *samples, t).objective for t in np.arange(0, 7, 0.25)]
+    np.testing.assert_allclose(values, want, rtol=8 * EPS)
+
+
+@pytest.mark.parametrize("kind", [int, float, np.float32, np.int64, np.array, jnp.float32])
+def test_an_epoch_that_can_be_read_may_be_any_number(kind, samples):
+    want = reference.step(SL, *samples, 3)
+    value = sigua_loss(*samples, kind(3), SL)
+    np.testing.assert_allclose(value, want.objective, rtol=8 * EPS)
+
+
+def test_counts_are_exact_up_to_two_million_in_32_bits():
+    """`rate_to_count` on JAX's integers equals Python's."""
+    draw = random.Random(0)
+    sizes = [1, 100, 2_145_000, *(draw.randrange(2_145_001) for _ in range(500))]
+    parts = [10**9, 290_000_000, 0, *(draw.randrange(10**9 + 1) for _ in range(500))]
+    counts = jax.jit(sigua.rate_to_count)(jnp.array(sizes), jnp.array(parts))
+    assert counts.dtype == "int32"
+    assert counts.tolist() == [n * p // 10**9 for n, p in zip(sizes, parts, strict=True)]
+
+
+def test_a_compiled_step_sorts_once(samples):
+    """Both order statistics, of the loss and of the masks, come from one sort."""
+    step = jax.jit(step_of(SL))
+    assert step.lower(*samples, 3).compile().as_text().count(" sort(") == 1
+
+
+def test_vmap_ranks_each_part_among_itself(samples):
+    """Over a leading axis, with an epoch for each, as in loops over single parts."""
+    logits, labels = (part.reshape(4, 25, *part.shape[1:]) for part in samples)
+    epochs = jnp.array([0, 3, 5, 9])
+    found = jax.vmap(step_of(SL))(logits, labels, epochs)
+    together = sigua_split(*samples, 5, SL)
+    for i, epoch in enumerate(epochs.tolist()):
+        part = jax.tree.map(lambda leaf, i=i: leaf[i], found)
+        want = reference.step(SL, logits[i], labels[i], epoch)
+        np.testing.assert_array_equal(part[0].good, want.split.good)
+        np.testing.assert_array_equal(part[0].bad, want.split.bad)
+        np.testing.assert_allclose(part[1], want.gradient, rtol=0, atol=8 * EPS / 25)
+    assert (found[0].good[2] != together.good[50:75]).any()
+
+
+@pytest.mark.parametrize("correction", [sigua.backward_correction, sigua.forward_correction])
+@pytest.mark.parametrize("noise", [sigua.TransitionMatrix.symmetric, sigua.TransitionMatrix.pair])
+def test_the_gradient_is_the_derivative(correction, noise, samples):
+    """Forward mode and reverse mode agree with finite differences in float64."""
+    method = correction(noise(0.4, K))
+    with jax.enable_x64(True):
+        logits = jnp.asarray(samples[0][:12], jnp.float64)
+        check_grads(
+            lambda logits: sigua_loss(logits, samples[1][:12], 0, method),
+            (logits,),
+            order=1,
+            modes=["fwd", "rev"],
+        )
+
+
+SHARDED = """
+import jax, numpy as np, sigua, sys
+from functools import partial
+from jax import numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from sigua_jax import sigua_loss, sigua_split
+
+assert len(jax.devices()) == 4
+rng = np.random.default_rng(0)
+logits, labels = rng.normal(scale=2, size=(32, 5)).astype("float32"), rng.integers(0, 5, 32)
+mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType[sys.argv[1]],))
+rows = NamedSharding(mesh, P("data"))
+shared = jax.device_put((logits, labels), rows)
+T = sigua.TransitionMatrix.pair(0.4, 5)
+methods = [
+    sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=2),
+    sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=2, variant="official"),
+    sigua.sigua_bc(T, over="batch"),
+    sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.4, 5), gamma=0.5),
+    sigua.forward_correction(T),
+]
+
+@partial(jax.jit, static_argnums=3)
+def step(*given):
+    return sigua_split(*given), *jax.value_and_grad(sigua_loss)(*given)
+
+def parts(method, epoch):
+    cut = zip(np.split(logits, 4), np.split(labels, 4))
+    return [sigua.reference.step(method, *part, epoch) for part in cut]
+
+for method in methods:
+    split, value, gradient = step(*shared, 2, method)
+    want = sigua.reference.step(method, logits, labels, 2)
+    np.testing.assert_array_equal(split.good, want.split.good)
+    np.testing.assert_array_equal(split.bad, want.split.bad)
+    np.testing.assert_allclose(value, want.objective, rtol=1e-6)
+    np.testing.assert_allclose(gradient, want.gradient, rtol=0, atol=2e-7)
+    assert gradient.sharding.is_equivalent_to(rows, 2), gradient.sharding
+
+method = methods[0]
+local = np.concatenate([part.split.good for part in parts(method, 2)])
+assert (local != sigua.reference.step(method, logits, labels, 2).split.good).any()
+each = jax.shard_map(
+    lambda x, y: sigua_split(x, y, 2, method), mesh=mesh, in_specs=P("data"), out_specs=P("data")
+)
+np.testing.assert_array_equal(jax.jit(each)(*shared).good, local)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("axis", ["Explicit", "Auto"])
+def test_sharded_arrays_are_one_mini_batch(axis):
+    """Of four devices: under jit all examples are ranked together, under shard_map each part."""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    env = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED, axis], env=env, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "done\n"
+
+
+def test_a_flax_step_takes_the_loss_and_its_masks(samples):
+    """Flax's modules and Optax's optimisers as they are: one compilation, and SGD by the spec."""
+    model = nnx.Linear(K, K, rngs=nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, optax.sgd(0.5), wrt=nnx.Param)
+    traces = []
+
+    @nnx.jit
+    def step(model, optimizer, x, y, epoch):
+        traces.append(1)
+
+        def objective(model):
+            given = model(x), y, epoch, SL
+            return sigua_loss(*given), sigua_split(*given)
+
+        (_, split), slopes = nnx.value_and_grad(objective, has_aux=True)(model)
+        optimizer.update(model, slopes)
+        return split
+
+    x, y = samples
+    kernel, bias = (np.asarray(part[...], "float64") for part in (model.kernel, model.bias))
+    for epoch in range(4):
+        split = step(model, optimizer, x, y, epoch)
+        want = reference.step(SL, x @ kernel + bias, y, epoch)
+        np.testing.assert_array_equal(split.good, want.split.good)
+        kernel, bias = kernel - 0.5 * x.T @ want.gradient, bias - 0.5 * want.gradient.sum(axis=0)
+    np.testing.assert_allclose(model.kernel[...], kernel, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(model.bias[...], bias, rtol=0, atol=1e-5)
+    assert len(traces) == 1
