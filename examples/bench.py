@@ -1,17 +1,22 @@
 """What sigua costs, as a ratio to plain cross-entropy on the same tensors.
 
-    python examples/bench.py [--quick] [--only WORD] [--threads 1] [--device cpu] [--json rows.json]
+    python examples/bench.py [--quick] [--only WORD] [--threads 1] [--device cpu]
+                             [--max-seconds S] [--json FILE] [--markdown FILE]
 
 Everything runs in one process and takes turns in a random order, so that a busy machine slows all
 alike; a ratio is the median of the ratios of the rounds, and the range is its quartiles. Times are
-of forward + backward: the processor's with one thread (the default), else elapsed. Nothing is
-asserted: a target says what we aim for, and whether it was met here.
+of forward + backward: the processor's with one thread (the default), else elapsed. Freed memory
+stays with the process, as in one whose network is larger than its loss. Nothing is asserted: a
+target says what we aim for, and whether it was met here.
+
 Rows in brackets are not sigua: floors, and what one would write without it. Targets are judged
 against plain cross-entropy, or against the row named. Needs torch, rich, a C++ compiler for the
-compiled rows, and for the rows on Keras its backends (those that are missing are left out).
+compiled rows on a CPU, and for the rows on Keras its backends (those that are missing are left
+out, and so are all on a card).
 """
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -22,7 +27,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import metadata
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,9 +49,12 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 CE, SOFT = "cross-entropy", "[cross-entropy with soft targets]"
 SIZES = [(128, 10), (1024, 10), (8192, 10), (128, 1000), (1024, 1000), (256, 10_000)]
+MANY_CLASSES = (64, 100_000)
 DENSE_UP_TO = 1000  # beyond, T itself is larger than everything else and takes minutes to check
 MADE_PER_CALL_UP_TO = 4e8  # n * k^2 (or k^3), for those who multiply or invert T at each call
 BACKENDS = ["tensorflow", "jax", "torch"]
+
+NOTES = "## Notes\n"
 
 TARGETS = {
     ("loss 128 x 10", "SIGUA_SL", CE): 1.7,
@@ -347,6 +357,8 @@ def memory_rows(bench: Bench, n: int, k: int) -> Iterator[Row]:
 
 def keras_rows(backend: str, quick: bool) -> Iterator[Row]:
     """Run bench_keras.py, a process per backend; nothing where the backend is missing."""
+    if not find_spec(backend):
+        return
     script = Path(__file__).with_name("bench_keras.py")
     amount = ["--rounds", "3", "--epochs", "2"] if quick else []
     env = os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -361,27 +373,25 @@ def keras_rows(backend: str, quick: bool) -> Iterator[Row]:
 
 def parts(bench: Bench, quick: bool) -> Iterator[tuple[str, Callable[[], Iterator[Row]]]]:
     """Yield every part of the benchmark by name."""
-    for n, k in [(128, 10), (1024, 1000)] if quick else SIZES:
-        for compiled in [False, True]:
+    for compiled in [False, True]:  # those that compile come later, should time run out
+        for n, k in [(128, 10), (1024, 1000)] if quick else SIZES:
             name = f"loss {n} x {k}" + ", compiled" * compiled
             yield name, lambda n=n, k=k, compiled=compiled: loss_rows(bench, n, k, compiled)
+    yield "loss, many classes", lambda: loss_rows(bench, *MANY_CLASSES, compiled=False)
     yield "loss of segmentation", lambda: segmentation_rows(bench)
     for kind, compiled in [("Adam", False), ("SGD", False), ("Adam", True)]:
         name = f"step MLP, {kind}" + ", compiled" * compiled
         yield name, lambda kind=kind, compiled=compiled: mlp_rows(bench, kind, compiled)
     if not quick:
         yield "step CNN", lambda: cnn_rows(bench)
-    for backend in BACKENDS:
+    for backend in BACKENDS if bench.device.type == "cpu" and find_spec("keras") else []:
         yield f"Keras fit, {backend}", lambda backend=backend: keras_rows(backend, quick)
-    for n, k in [(1024, 1000), (64, 100_000)]:
+    for n, k in [(1024, 1000), MANY_CLASSES]:
         yield f"memory {n} x {k}", lambda n=n, k=k: memory_rows(bench, n, k)
 
 
 def machine(device: torch.device) -> dict[str, Any]:
     """Return what ran where."""
-    names = ["sigua", "torch", "numpy", "keras", "tensorflow", "tensorflow-cpu", "jax"]
-    installed = [(d.metadata["Name"].lower(), d.version) for d in metadata.distributions()]
-    found = {name.replace("_", "-"): version for name, version in installed}
     info = Path("/proc/cpuinfo")
     models = info.read_text().split("model name\t: ")[1:] if info.exists() else []
     processor = models[0].split("\n")[0] if models else platform.processor() or platform.machine()
@@ -392,16 +402,23 @@ def machine(device: torch.device) -> dict[str, Any]:
         "card": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "system": platform.platform(),
-        "versions": {"python": platform.python_version()}
-        | {name: found[name] for name in names if name in found},
+        "versions": {"python": platform.python_version(), **versions()},
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what is installed, which sigua itself need not be."""
+    found = {}
+    for name in ["sigua", "torch", "numpy", "keras", "tensorflow", "tensorflow-cpu", "jax"]:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def make_table(rows: list[Row], about: dict[str, Any]) -> Table:
     """Return the rows, the ratio in front."""
-    title = f"{about['card'] or about['processor']}, {about['threads']} of {about['cores']} cores"
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    table = Table(title=title, caption=versions, pad_edge=False)
+    title, caption = describe(about)
+    table = Table(title=title, caption=caption, pad_edge=False)
     for heading, side in [("", "left"), *[(h, "right") for h in ("", "ratio", "quartiles")]]:
         table.add_column(heading, justify=side)
     table.add_column("target")
@@ -409,14 +426,58 @@ def make_table(rows: list[Row], about: dict[str, Any]) -> Table:
         if i == 0 or row.group != rows[i - 1].group:
             table.add_section()
             table.add_row(f"[bold]{row.group}")
-        first = row.against in (CE, "plain")
-        name = row.name if first else f"  against {row.against}"
         style = "red" if row.verdict.endswith("not met") else ""
-        value = f"{row.value:.3g} {row.unit}"
-        spread = f"{row.low:.3f} {row.high:.3f}" if row.unit == "ms" else ""
-        cells = name.replace("[", r"\["), value, f"{row.ratio:.3f}", spread, row.verdict
-        table.add_row(*cells, style=style)
+        table.add_row(*(cell.replace("[", r"\[") for cell in cells(row)), style=style)
     return table
+
+
+def describe(about: dict[str, Any]) -> tuple[str, str]:
+    """Return the machine, and the versions, in a line each."""
+    machine = f"{about['card'] or about['processor']}, {about['threads']} of {about['cores']} cores"
+    return machine, ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a line of the table."""
+    first = row.against in (CE, "plain")
+    name = row.name if first else f"  against {row.against}"
+    spread = f"{row.low:.3f} {row.high:.3f}" if row.unit == "ms" else ""
+    return name, f"{row.value:.3g} {row.unit}", f"{row.ratio:.3f}", spread, row.verdict
+
+
+def make_page(rows: list[Row], about: dict[str, Any], notes: str) -> str:
+    """Return the table as a page in Markdown, with the notes that were written under the last."""
+    lines = ["# What sigua costs", "", ". ".join(describe(about)) + ".", ""]
+    lines += ["    python examples/bench.py", "", *__doc__.split("\n\n")[2:3], ""]
+    lines += ["| | | ratio | quartiles | target |", "|---|---:|---:|---:|---|"]
+    for i, row in enumerate(rows):
+        if i == 0 or row.group != rows[i - 1].group:
+            lines.append(f"| **{row.group}** | | | | |")
+        lines.append(f"| {' | '.join(cell.strip() for cell in cells(row))} |")
+    return "\n".join([*lines, "", NOTES, *([notes.strip(), ""] if notes.strip() else [])])
+
+
+def write(rows: list[Row], about: dict[str, Any], data: Path | None, page: Path | None) -> None:
+    """Write the files; after each part, so that an interruption costs nothing."""
+    if data:
+        records = [row._asdict() for row in rows]
+        data.write_text(json.dumps({"machine": about, "rows": records}, indent=1) + "\n")
+    if page:
+        old = page.read_text() if page.exists() else ""
+        page.write_text(make_page(rows, about, old.partition(NOTES)[2]))
+
+
+def keep_memory() -> None:
+    """Have glibc keep what is freed.
+
+    By default it returns large blocks to the system after some calls and not after others, and
+    pages that are then new cost more than a loss: times would double at random.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda name, value: 0)
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+        mallopt(-4, 0)  # M_MMAP_MAX
+    os.environ |= {"MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_MMAP_MAX_": "0"}  # of children
 
 
 def main() -> None:
@@ -425,21 +486,29 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parts whose name has this in it")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", type=torch.device)
+    parser.add_argument("--max-seconds", type=float, default=float("inf"), help="for all parts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="and there, for reading")
     args = parser.parse_args()
+    keep_memory()
     torch.manual_seed(0)
     torch.set_num_threads(args.threads)
     os.environ["OMP_NUM_THREADS"] = os.environ["TF_NUM_INTRAOP_THREADS"] = str(args.threads)
     console = Console(width=None if sys.stdout.isatty() else 110)
     about, rows = machine(args.device), []
     bench = Bench(args.device, seconds=1.5 if args.quick else 5)
-    for name, part in parts(bench, args.quick):
-        if args.only in name:
-            console.print(f"[dim]{name}")  # no spinner: its thread would take turns, too
-            rows += part()
-            if args.json:  # after each part, so that an interruption costs nothing
-                records = [row._asdict() for row in rows]
-                args.json.write_text(json.dumps({"machine": about, "rows": records}, indent=1))
+    todo = [(name, part) for name, part in parts(bench, args.quick) if args.only in name]
+    usual, end = bench.seconds, time.monotonic() + args.max_seconds
+    for i, (name, part) in enumerate(todo):
+        left = end - time.monotonic()
+        if left < 0:
+            console.print("[dim]out of time: " + ", ".join(name for name, _ in todo[i:]))
+            break
+        # Half of a part's share is for compiling and warming up.
+        bench.seconds = min(usual, left / (len(todo) - i) / 2)
+        console.print(f"[dim]{name}")  # no spinner: its thread would take turns, too
+        rows += part()
+        write(rows, about, args.json, args.markdown)
     console.print(make_table(rows, about))
     missed = sum(row.verdict.endswith("not met") for row in rows)
     judged = sum(row.target is not None for row in rows)

@@ -1,21 +1,43 @@
 """On a CUDA card: nothing waits for the device, and a step can be captured in a graph."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
 import sigua
 from sigua_torch import SIGUALoss
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA card"),
+    # PyTorch says so of what the tests below make it raise.
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning"),
+]
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
 SYMMETRIC = sigua.TransitionMatrix.symmetric(0.5, 10)
+
+
+@dataclass(frozen=True)
+class TenSmallest:
+    """A rule of one's own, whose count is a Python number."""
+
+    def at(self, epoch):
+        return ()
+
+    def split(self, batch):
+        good = batch.losses <= batch.smallest(10)
+        return sigua.Split(good, ~good)
+
+
 METHODS = {
     "sl": sigua.sigua_sl(0.5, delta=0.15, gamma=0.01),
     "official": sigua.sigua_sl(0.5, delta=0.3, gamma=0.01, variant="official"),
     "bc": sigua.sigua_bc(PAIR),
     "batch": sigua.sigua_bc(SYMMETRIC, over="batch"),
     "forward": sigua.forward_correction(PAIR),
+    "floor": sigua.sigua_nf(0.5, 10),
+    "fixed count": sigua.custom(TenSmallest(), gamma=0.01),
 }
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
@@ -53,12 +75,16 @@ def test_the_debug_mode_does_raise_on_a_read(no_synchronisation):
         value.item()
 
 
+@pytest.mark.parametrize("options", [{}, {"weight": torch.ones(10)}], ids=["plain", "weighted"])
+@pytest.mark.parametrize("n", [128, 8192])  # a sort in one block, and in several passes
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("steps_per_epoch", [None, 2])
 @each_method
-def test_training_never_waits_for_the_device(method, steps_per_epoch, dtype, no_synchronisation):
-    net, (inputs, labels) = make_net(), batch(0)
-    criterion = SIGUALoss(method, steps_per_epoch=steps_per_epoch).cuda()
+def test_training_never_waits_for_the_device(
+    method, steps_per_epoch, dtype, n, options, no_synchronisation
+):
+    net, (inputs, labels) = make_net(), batch(0, n)
+    criterion = SIGUALoss(method, steps_per_epoch=steps_per_epoch, **options).cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     no_synchronisation()
     for epoch in range(3):

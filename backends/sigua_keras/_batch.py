@@ -34,13 +34,16 @@ class Batch:
         self.size = ops.sum(ops.cast(takes_part, "int32"))
         self.trusted = trusted
         self._class_sums = class_sums
+        self._ordered: Tensor = None
 
     def smallest(self, count: Tensor) -> Tensor:
-        # No top-k: a k that follows a schedule has no static shape. NaN sorts differently from
-        # backend to backend, so it is made +inf here; its own loss stays NaN.
-        ordered = ops.sort(ops.where(ops.isnan(self.losses), INF, self.losses))
-        ordered = ops.concatenate([ops.full((1,), -INF, dtype=ordered.dtype), ordered])
-        return ops.take(ordered, ops.minimum(count, self.size))
+        if self._ordered is None:
+            # No top-k: a k that follows a schedule has no static shape. NaN sorts differently from
+            # backend to backend, so it is made +inf here; its own loss stays NaN.
+            ordered = ops.sort(ops.where(ops.isnan(self.losses), INF, self.losses))
+            lowest = ops.full((1,), -INF, dtype=ordered.dtype)
+            self._ordered = ops.concatenate([lowest, ordered])
+        return ops.take(self._ordered, ops.minimum(count, self.size))
 
     def mean(self) -> Tensor:
         finite = ops.where(self.losses == INF, 0.0, self.losses)  # NaN stays

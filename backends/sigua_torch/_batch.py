@@ -54,5 +54,6 @@ class DeviceBatch(HostBatch):
         if self._ordered is None:
             ordered = self.losses.masked_fill(self.losses.isnan(), INF).sort().values
             self._ordered = torch.cat([ordered.new_full((1,), -INF), ordered])
-        index = torch.as_tensor(count, device=self.losses.device).clamp(max=self.size)
-        return self._ordered.index_select(0, index.reshape(1))
+        if not isinstance(count, Tensor):  # filled there, where a copy would wait
+            count = torch.full((), count, device=self.losses.device)
+        return self._ordered.index_select(0, count.clamp(max=self.size).reshape(1))

@@ -62,14 +62,14 @@ class EpochNumbers(nn.Module):
         row = self.step.clamp(max=len(self._tables()[0]) - 1).reshape(1)
         return tuple(table.index_select(0, row).squeeze(0) for table in self._tables())
 
-    def get_extra_state(self) -> dict[str, float]:
-        return {"epoch": self.epoch}
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor(self.epoch, dtype=torch.float64)  # safetensors hold nothing else
 
-    def set_extra_state(self, state: dict[str, float]) -> None:
+    def set_extra_state(self, state: Tensor) -> None:
         if self.steps_per_epoch is None:
-            self.set(state["epoch"])
+            self.set(state.item())
         else:  # of the resumed run, whose batches may have another size
-            self.step.fill_(round(state["epoch"] * self.steps_per_epoch))
+            self.step.fill_(round(state.item() * self.steps_per_epoch))
 
     def _fill(self, dtype: torch.dtype) -> None:
         epochs = [self._epoch]

@@ -11,7 +11,6 @@ from torch import Tensor
 from sigua import Method, Split
 from sigua.conditions import choose
 from sigua_torch._batch import INF, DeviceBatch, HostBatch
-from sigua_torch._flat import FlatRule
 from sigua_torch._pool import Pool
 
 
@@ -45,29 +44,21 @@ class Selector:
 
     def __post_init__(self) -> None:
         # Of the last training call; here, for a module's own attributes are slow to set.
-        self.found: Split | Tensor | None = None
+        self.found: Split | tuple[Any, torch.Size] | None = None  # or codes, and their shape
         self.calls_at_epoch_0: int | None = 0
-        self._flat = FlatRule(self.method, self.mean) if FlatRule.applies(self.method) else None
 
     def __call__(
         self, examples: Examples, numbers: tuple[Any, ...], items: Any, on_host: bool
-    ) -> tuple[Tensor, Split | Tensor, bool]:
-        """Return the factors of Eq. 3, (n,), who is good and bad, and whether no loss is infinite.
+    ) -> tuple[Tensor, Split]:
+        """Return the factors of Eq. 3, (n,), and who is good and bad.
 
         Args:
             examples: the mini-batch.
             numbers: gamma and the condition's.
             items: what to divide by instead of the denominator; None for that.
             on_host: whether a number may be read off a tensor.
-
-        The masks are a `Split`, or codes for `to_split`.
         """
         ranked, valid, shares, *_ = examples
-        everyone = valid is None and shares is None and self.pool is None and items is None
-        if on_host and everyone and self._flat is not None and ranked.shape[0]:
-            found = self._flat(ranked, numbers)
-            if found is not None:
-                return *found, True
         n = len(ranked)
         if self.pool is not None:
             examples = self._pooled(examples, self.pool)
@@ -86,7 +77,7 @@ class Selector:
         if self.pool is not None:
             own = self.pool.own
             weights, split = own(weights, n), Split(own(split.good, n), own(split.bad, n))
-        return weights, split, False
+        return weights, split
 
     def _denominator(self, shares: Tensor | None, size: Any, items: Any) -> Any:
         if items is not None:
@@ -123,4 +114,4 @@ class Selector:
 
 def _or_one(number: Any) -> Any:
     """Return a denominator, or 1 where it is 0 and so is everything above it."""
-    return number.where(number != 0, 1.0) if isinstance(number, Tensor) else number or 1
+    return number + (number == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,11 +13,13 @@ from torch.nn import functional as F
 from sigua import Method, SmallLoss, Split, checks
 from sigua_torch import _check
 from sigua_torch._batch import INF
-from sigua_torch._flat import to_split
+from sigua_torch._flat import FlatRule, is_everyday, to_split
 from sigua_torch._losses import Base, Correction, Measure, class_dim, is_index
+from sigua_torch._outputs import logits_of
 from sigua_torch._pool import pool_of
 from sigua_torch._schedule import EpochNumbers, check_steps
 from sigua_torch._select import Examples, Selector
+from sigua_torch._sigmoid import is_two_way, two_way_pair
 
 FORGOTTEN_AFTER = 10_000
 """Training calls at epoch 0 after which the criterion asks whether set_epoch was forgotten."""
@@ -43,8 +46,11 @@ class SIGUALoss(nn.CrossEntropyLoss):
         reduction: "mean", "sum", or "none" (the signed losses, which add up to "sum").
         label_smoothing: in [0, 1].
         base: another loss instead of cross-entropy: a function of (input, target) that returns a
-            loss per example, like PyTorch's own with reduction="none". Backward correction calls it
-            once per class.
+            loss per example, like PyTorch's own with reduction="none" and those of
+            `sigua_torch.losses`. Backward correction calls it once per class, and forward
+            correction gives it log-probabilities for logits. With a matrix T, 2 x 2, or a computed
+            noise floor, `nn.BCEWithLogitsLoss(reduction="none")` makes the sigmoid a two-way
+            softmax: one logit, and a target of 0 or 1 (or p(1)), per label; each is an example.
         steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`.
         check_labels: check the range of class indices on an accelerator, too, where that waits for
             the device. On the CPU it is always done, but for a compiled graph.
@@ -86,6 +92,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         check_labels: bool = False,
         sync: Any = None,
     ) -> None:
+        sigmoid = is_two_way(base, method)
+        base = None if sigmoid else base
         _check.options(method, weight, ignore_index, reduction, label_smoothing, base)
         check_steps(method, steps_per_epoch)
         super().__init__(
@@ -96,17 +104,21 @@ class SIGUALoss(nn.CrossEntropyLoss):
         )
         self.method = method
         self.base = base
+        self.sigmoid = sigmoid
         self.check_labels = check_labels
         self._select = Selector(method, mean=reduction == "mean", pool=pool_of(sync))
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
+        everyday = base is None and self._select.pool is None and FlatRule.applies(method)
+        self._flat = FlatRule(method, reduction == "mean") if everyday else None
+        self._parts = self.correction, self.numbers  # a module finds its submodules slowly
         self._sizes: set[int] = set()
 
     @property
     def split(self) -> Split | None:
         """Who was good and bad in the last training call: boolean masks with a loss's shape."""
         found = self._select.found
-        return to_split(found) if isinstance(found, Tensor) else found
+        return found if found is None or isinstance(found, Split) else to_split(*found)
 
     @property
     def epoch(self) -> float:
@@ -134,7 +146,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def forward(
         self,
-        input: Tensor,
+        input: Tensor | Mapping[str, Tensor],
         target: Tensor,
         trusted: Tensor | Split | None = None,
         num_items_in_batch: Tensor | int | None = None,
@@ -142,7 +154,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """Return the objective; after `.eval()` or without gradients the plain loss.
 
         Args:
-            input: logits, float, (k,), (N, k) or (N, k, d1, ...).
+            input: logits, float, (k,), (N, k) or (N, k, d1, ...); or a mapping with "logits" or an
+                object with `.logits`, as Hugging Face's models return, and there (N, length, k)
+                for a target (N, length), too.
             target: class indices, or probabilities of the input's shape.
             trusted: bool, with a loss's shape, or a `sigua.Split` of two, for `sigua.Known`.
             num_items_in_batch: what "mean" divides by, instead of the examples at hand: with
@@ -151,6 +165,16 @@ class SIGUALoss(nn.CrossEntropyLoss):
         Raises:
             ValueError: shapes, dtypes or labels that do not fit.
         """
+        if not isinstance(input, Tensor):
+            input = logits_of(input, target)
+        if self.sigmoid:
+            input, target = two_way_pair(input, target)
+        if trusted is None and num_items_in_batch is None:
+            loss = self._everyday(input, target)
+            if loss is not None:
+                self._warn_if_too_small(target.numel())
+                self._warn_if_forgotten()
+                return loss
         _check.batch(self.method, input, target, self.base is not None)
         _check.items(num_items_in_batch)
         on_host = input.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -161,23 +185,49 @@ class SIGUALoss(nn.CrossEntropyLoss):
             input = input.float()
             target = target.to(input.dtype) if target.is_floating_point() else target
         if not target.is_floating_point():  # uint8 would index like a mask
-            target = (target if valid is None else target.where(valid, 0)).long()
+            target = (target if valid is None else target.masked_fill(~valid, 0)).long()
         losses, ranked, sums = self._measure(input, target, valid)
         _check.trusted(self.method, trusted, losses)
         numbers = self.numbers.now(on_host)
         self.numbers.advance()
         shares = self._shares(input, target, valid)
         examples = Examples(*map(_flattened, (ranked, valid, shares, sums, trusted)))
-        weights, split, finite = self._select(examples, numbers, num_items_in_batch, on_host)
+        weights, split = self._select(examples, numbers, num_items_in_batch, on_host)
         self._select.found = _shaped(split, losses)
         if on_host:
             self._warn_if_too_small(losses.numel())
             self._warn_if_forgotten()
-        if not finite:  # an infinite loss says nothing; a NaN stays NaN, even times 0
-            losses = losses.masked_fill(losses.detach() == INF, 0.0)
+        # An infinite loss says nothing; a NaN stays NaN, even times 0.
+        losses = losses.masked_fill(losses.detach() == INF, 0.0)
         if self.reduction == "none":
             return losses * weights.reshape(losses.shape)
-        return torch.dot(losses if losses.ndim == 1 else losses.reshape(-1), weights)
+        return torch.dot(losses.reshape(-1), weights)
+
+    def _everyday(self, logits: Tensor, target: Tensor) -> Tensor | None:
+        """Return the objective by the short way; None where only the general one will do."""
+        if torch.compiler.is_compiling() or self._flat is None or not is_everyday(logits, target):
+            return None
+        if not (self.training and torch.is_grad_enabled()) or self.weight is not None:
+            return None
+        k = logits.shape[1]
+        low, high = target.aminmax()
+        if low.item() < 0 or high.item() >= k or 0 <= self.ignore_index < k:
+            return None
+        if self.method.T is not None and self.method.T.num_classes != k:
+            return None
+        measure = Measure(None, self.label_smoothing, None)
+        correction, numbers = self._parts
+        losses = correction.losses(measure, logits, target)
+        column = losses if losses.ndim == 1 else losses.reshape(-1)
+        found = self._flat(column.detach(), numbers.now(on_host=True))
+        if found is None:
+            return None
+        numbers.advance()
+        weights, codes = found
+        self._select.found = codes, losses.shape
+        if self.reduction == "none":
+            return losses * weights.reshape(losses.shape)
+        return torch.dot(column, weights)
 
     def _valid(self, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
         """Return which class indices take part; None if it is known that all do."""
@@ -285,8 +335,6 @@ def _flattened(part: Any) -> Any:
     return part if part is None or part.ndim == 1 else part.reshape(-1)
 
 
-def _shaped(split: Split | Tensor, like: Tensor) -> Split | Tensor:
+def _shaped(split: Split, like: Tensor) -> Split:
     """Undo `_flattened`."""
-    if isinstance(split, Split):
-        return Split(*(mask.reshape(like.shape) for mask in split))
-    return split if like.ndim == 1 else split.reshape(like.shape)
+    return Split(*(mask.reshape(like.shape) for mask in split))
