@@ -7,13 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigua import Known, Method, Split, checks
+from sigua import Known, Method, NonNegative, Split, checks
 from sigua.conditions import may_read_marks
 from sigua_torch._losses import class_dim, is_index
 
 
 def options(
-    method: Any, weight: Any, ignore_index: Any, reduction: str, smoothing: float, base: Any
+    method: Any,
+    weight: Any,
+    ignore_index: Any,
+    reduction: str,
+    smoothing: float,
+    base: Any,
+    rank_by: Any,
 ) -> None:
     """Refuse arguments of the constructor."""
     Method.require(method)
@@ -24,10 +30,14 @@ def options(
         class_weights(weight)
     checks.choice("reduction", reduction, ("mean", "sum", "none"))
     checks.number("label_smoothing", smoothing, 0, 1, "0 turns it off")
-    if method.needs_cross_entropy and (base is not None or smoothing):
+    if rank_by is not None:
+        _ranking(method, rank_by)
+    elif method.needs_cross_entropy and (base is not None or smoothing):
         name = "base" if base is not None else "label_smoothing"
         rule = f"the floor of {type(method).__name__} is that of plain cross-entropy"
-        advice = "leave it out, or give a floor of your own: custom(NoiseFloor(...))"
+        advice = (
+            "add rank_by=nn.CrossEntropyLoss(reduction='none'), or give custom(NoiseFloor(...))"
+        )
         raise checks.refuse(name, rule, "another loss was asked for", advice)
     if base is None:
         return
@@ -37,6 +47,26 @@ def options(
     if weight is not None or smoothing:
         name = "weight" if weight is not None else "label_smoothing"
         raise checks.refuse(name, "belongs to cross-entropy", "base= came too", "give it to base")
+
+
+def _ranking(method: Method, rank_by: Any) -> None:
+    if not callable(rank_by):
+        advice = "give a loss with reduction='none'"
+        came = f"a {type(rank_by).__name__} came"
+        raise checks.refuse("rank_by", "must be callable", came, advice)
+    if isinstance(method.condition, NonNegative):
+        rule = "NonNegative judges the corrected loss itself"
+        raise checks.refuse("rank_by", rule, "another loss came", "leave it out")
+
+
+def scope(per_class: Any, per_image: Any, sync: Any) -> None:
+    """Refuse scopes that are no booleans, and images that are pooled."""
+    for name, value in (("per_class", per_class), ("per_image", per_image)):
+        if not isinstance(value, bool):
+            raise checks.refuse(name, "must be True or False", f"{value!r} came", "try True")
+    if per_image and sync not in (None, False):
+        rule = "an image is in one process, and nothing needs to be pooled"
+        raise checks.refuse("per_image", rule, f"sync={sync!r} came too", "leave sync out")
 
 
 def class_weights(weight: Any) -> None:
@@ -131,8 +161,8 @@ def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None
             raise checks.refuse("trusted", rule, came, "use mask.bool(), True for good")
 
 
-def per_example(losses: Tensor, logits: Tensor, target: Tensor) -> None:
-    """Refuse a base loss that has reduced its examples away."""
+def per_example(losses: Tensor, logits: Tensor, target: Tensor, name: str = "base") -> None:
+    """Refuse a loss of the user's that has reduced its examples away."""
     if losses.ndim == 0 and (logits.ndim > 1 or not is_index(logits, target)):
         advice = "give it reduction='none'"
-        raise checks.refuse("base", "must return a loss per example", "a scalar came", advice)
+        raise checks.refuse(name, "must return a loss per example", "a scalar came", advice)

@@ -11,6 +11,7 @@ from torch import Tensor
 from sigua import Method, Split
 from sigua.conditions import choose
 from sigua_torch._batch import INF, DeviceBatch, HostBatch
+from sigua_torch._groups import GroupedBatch, Groups
 from sigua_torch._pool import Pool
 
 
@@ -26,6 +27,8 @@ class Examples(NamedTuple):
     sums: Tensor | None = None
     """1'T^-1 l, where the rule asks for it."""
     trusted: Tensor | Split | None = None
+    groups: Groups | None = None
+    """Who is judged together; None for all."""
 
 
 @dataclass
@@ -67,9 +70,11 @@ class Selector:
         if valid is not None:
             ranked = ranked.masked_fill(~valid, INF)
             size = int(valid.sum()) if on_host else valid.sum()
-        batch = (HostBatch if on_host else DeviceBatch)(
-            ranked, size, examples.trusted, examples.sums
-        )
+        given = examples.trusted, examples.sums
+        if examples.groups is not None:
+            batch: HostBatch = GroupedBatch(ranked, valid, *given, examples.groups)
+        else:
+            batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given)
         split = choose(self.method.condition, batch, numbers[1:])
         weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
         if self.mean:
@@ -99,17 +104,21 @@ class Selector:
 
     def _pooled(self, examples: Examples, pool: Pool) -> Examples:
         """Return the examples of all processes; padding takes no part."""
-        ranked, valid, shares, sums, trusted = examples
+        ranked, valid, shares, sums, trusted, groups = examples
         valid = torch.ones_like(ranked, dtype=torch.bool) if valid is None else valid
         marks = trusted if isinstance(trusted, Split) else (trusted,)
-        columns = [shares, sums, *marks]
+        columns = [None if groups is None else groups.index, shares, sums, *marks]
         given = [column for column in columns if column is not None]
         ranked, valid, *rest = pool.gather(ranked, valid, *given)
         found = iter(rest)
-        shares, sums, *masks = (None if column is None else next(found) for column in columns)
+        index, shares, sums, *masks = (
+            None if column is None else next(found) for column in columns
+        )
         masks = [None if mask is None else mask.bool() for mask in masks]
         pooled = Split(*masks) if isinstance(trusted, Split) else masks[0]
-        return Examples(ranked, valid.bool(), shares, sums, pooled)
+        if groups is not None and index is not None:
+            groups = Groups(index.long(), groups.count)
+        return Examples(ranked, valid.bool(), shares, sums, pooled, groups)
 
 
 def _or_one(number: Any) -> Any:

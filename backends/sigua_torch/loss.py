@@ -14,6 +14,7 @@ from sigua import Method, SmallLoss, Split, checks
 from sigua_torch import _check
 from sigua_torch._batch import INF
 from sigua_torch._flat import FlatRule, is_everyday, to_split
+from sigua_torch._groups import find_groups
 from sigua_torch._losses import Base, Correction, Measure, class_dim, is_index
 from sigua_torch._outputs import logits_of
 from sigua_torch._pool import pool_of
@@ -54,6 +55,12 @@ class SIGUALoss(nn.CrossEntropyLoss):
         steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`.
         check_labels: check the range of class indices on an accelerator, too, where that waits for
             the device. On the CPU it is always done, but for a compiled graph.
+        per_class: select among the examples of each label apart, so that a rare or hard class is
+            not dropped as a whole. A mini-batch then needs several of each.
+        per_image: for (N, k, d1, ...), select within each of the N apart, not over them all.
+        rank_by: the loss per example that decides, if it is not the one that is optimised: a
+            function of (input, target), such as `nn.CrossEntropyLoss(reduction="none")` beside
+            `label_smoothing` or `base`.
         sync: select over the mini-batches of all processes of torch.distributed: True, a process
             group, or `sigua_torch.Pool(group, largest=...)`; every process must then call the
             criterion at every step, one without examples, too. By default each process selects
@@ -91,10 +98,14 @@ class SIGUALoss(nn.CrossEntropyLoss):
         steps_per_epoch: int | None = None,
         check_labels: bool = False,
         sync: Any = None,
+        per_class: bool = False,
+        per_image: bool = False,
+        rank_by: Base | None = None,
     ) -> None:
         sigmoid = is_two_way(base, method)
         base = None if sigmoid else base
-        _check.options(method, weight, ignore_index, reduction, label_smoothing, base)
+        _check.options(method, weight, ignore_index, reduction, label_smoothing, base, rank_by)
+        _check.scope(per_class, per_image, sync)
         check_steps(method, steps_per_epoch)
         super().__init__(
             weight,
@@ -105,11 +116,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.method = method
         self.base = base
         self.sigmoid = sigmoid
+        self.per_class, self.per_image, self.rank_by = per_class, per_image, rank_by
         self.check_labels = check_labels
         self._select = Selector(method, mean=reduction == "mean", pool=pool_of(sync))
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
-        everyday = base is None and self._select.pool is None and FlatRule.applies(method)
+        special = base, rank_by, self._select.pool, per_class or None, per_image or None
+        everyday = special == (None,) * 5 and FlatRule.applies(method)
         self._flat = FlatRule(method, reduction == "mean") if everyday else None
         self._parts = self.correction, self.numbers  # a module finds its submodules slowly
         self._sizes: set[int] = set()
@@ -191,7 +204,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         numbers = self.numbers.now(on_host)
         self.numbers.advance()
         shares = self._shares(input, target, valid)
-        examples = Examples(*map(_flattened, (ranked, valid, shares, sums, trusted)))
+        groups = find_groups(self.per_class, self.per_image, input, target)
+        examples = Examples(*map(_flattened, (ranked, valid, shares, sums, trusted)), groups)
         weights, split = self._select(examples, numbers, num_items_in_batch, on_host)
         self._select.found = _shaped(split, losses)
         if on_host:
@@ -285,6 +299,10 @@ class SIGUALoss(nn.CrossEntropyLoss):
             with torch.no_grad():
                 ranked = self.correction.losses(measure, logits, target)
                 sums = self.correction.class_sums(measure, logits)
+        if self.rank_by is not None:
+            with torch.no_grad():
+                ranked = self.rank_by(logits, target)
+            _check.per_example(ranked, logits, target, "rank_by")
         if valid is not None:
             losses = losses.masked_fill(~valid, 0.0)
         return losses, ranked, sums
@@ -301,7 +319,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if size in self._sizes or size > 1000 or not isinstance(condition, SmallLoss):
             return
         self._sizes.add(size)
-        alone = self._select.pool is None  # else this is a part of what is selected from
+        # Else this is a part of what is selected from, or selected from in parts.
+        alone = self._select.pool is None and not (self.per_class or self.per_image)
         if alone and size > 0 and condition.too_small(size):
             self._sizes.update(range(1001))
             warnings.warn(

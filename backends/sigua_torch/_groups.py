@@ -1,0 +1,86 @@
+"""Selection within groups of a mini-batch: its classes, its images."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from sigua import checks
+from sigua_torch._batch import INF, HostBatch
+from sigua_torch._losses import class_dim, is_index
+
+
+class Groups(NamedTuple):
+    """Which group each example belongs to."""
+
+    index: Tensor
+    """int64, (n,), in [0, count)."""
+    count: int
+
+    def sums(self, values: Tensor) -> Tensor:
+        """Return the sum over each group, (count,), of a value per example."""
+        return values.new_zeros(self.count).scatter_add(0, self.index, values)
+
+
+class GroupedBatch(HostBatch):
+    """`sigua.Batch` that answers each example for its own group.
+
+    Sizes, thresholds and means have an entry per example, so that the rules need not know. Nothing
+    is read off the device, and no shape depends on the data.
+    """
+
+    def __init__(
+        self, losses: Tensor, valid: Tensor | None, trusted: Any, sums: Any, groups: Groups
+    ) -> None:
+        one = torch.ones_like(groups.index)
+        self.groups = groups
+        self._sizes = groups.sums(one if valid is None else valid.long())
+        super().__init__(losses, self._of(self._sizes), trusted, sums)
+        # Groups lie one after the other, each in ascending order; those who take no part are last.
+        order = losses.masked_fill(losses.isnan(), INF).argsort()
+        order = order[groups.index[order].argsort(stable=True)]
+        self._ordered = losses.masked_fill(losses.isnan(), INF)[order]
+        members = groups.sums(one)
+        self._start = self._of(members.cumsum(0) - members)
+
+    def _of(self, per_group: Tensor) -> Tensor:
+        return per_group.index_select(0, self.groups.index)
+
+    def smallest(self, count: Any) -> Tensor:
+        count = torch.minimum(count, self.size)
+        place = (self._start + count - 1).clamp(min=0, max=max(len(self._ordered) - 1, 0))
+        return self._ordered[place].masked_fill(count == 0, -INF)
+
+    def mean(self) -> Tensor:
+        finite = self.losses.masked_fill(self.losses == INF, 0.0)
+        return self._of(self.groups.sums(finite) / self._sizes.clamp(min=1))
+
+
+def find_groups(per_class: bool, per_image: bool, logits: Tensor, target: Tensor) -> Groups | None:
+    """Return the groups that are judged apart; None for the mini-batch as a whole.
+
+    Args:
+        per_class: whether the examples of each label are.
+        per_image: whether the examples of each entry of dimension 0 are.
+        logits: (N, k, d1, ...).
+        target: class indices, (N, d1, ...), those that are ignored among them replaced.
+
+    Raises:
+        ValueError: `per_class` and class probabilities.
+    """
+    if not per_class and not per_image:
+        return None
+    index, count = torch.zeros_like(target.reshape(-1)), 1
+    if per_class:
+        if not is_index(logits, target) or target.is_floating_point():
+            advice = "leave it out, or give target.argmax(1)"
+            raise checks.refuse("per_class", "needs class indices", "probabilities came", advice)
+        index, count = target.reshape(-1), logits.shape[class_dim(logits)]
+    if per_image:
+        images = logits.shape[0] if logits.ndim > 1 else 1
+        own = len(index) // max(images, 1)
+        index = index + count * torch.arange(images, device=index.device).repeat_interleave(own)
+        count *= images
+    return Groups(index, count)
