@@ -54,6 +54,46 @@ class Batch:
         return self._class_sums()
 
 
+class ClassBatch(Batch):
+    """Answers each example for its own class: sizes, thresholds and means have shape (n,).
+
+    Args:
+        labels: int32, shape (n,), in [0, num_classes); num_classes * n must stay below 2^31.
+        num_classes: k.
+        *args: of `Batch`.
+    """
+
+    def __init__(self, labels: Tensor, num_classes: int, *args: Any) -> None:
+        super().__init__(*args)
+        self.labels, self._classes = labels, num_classes
+        takes_part = ops.cast(args[1], "int32")
+        self._sizes = self._sums(takes_part)
+        self.size = ops.take(self._sizes, labels)
+
+    def _sums(self, values: Tensor) -> Tensor:
+        return ops.segment_sum(values, self.labels, num_segments=self._classes)
+
+    def smallest(self, count: Tensor) -> Tensor:
+        if self._ordered is None:
+            losses = ops.where(ops.isnan(self.losses), INF, self.losses)
+            order = ops.cast(ops.argsort(losses), "int32")
+            n = ops.shape(losses)[0]
+            # Sorted by class, then by loss; no backend promises a stable sort, so the rank is
+            # part of the key.
+            keys = ops.take(self.labels, order) * n + ops.arange(n, dtype="int32")
+            self._ordered = ops.take(losses, ops.take(order, ops.sort(keys) % n))
+            members = self._sums(ops.ones_like(self.labels))
+            self._start = ops.take(ops.cumsum(members) - members, self.labels)
+        count = ops.minimum(count, self.size)
+        place = ops.maximum(self._start + count - 1, 0)
+        return ops.where(count == 0, -INF, ops.take(self._ordered, place))
+
+    def mean(self) -> Tensor:
+        finite = ops.where(self.losses == INF, 0.0, self.losses)
+        sizes = ops.cast(ops.maximum(self._sizes, 1), finite.dtype)
+        return ops.take(self._sums(finite) / sizes, self.labels)
+
+
 def signed_weights(split: Split, gamma: Tensor, size: Tensor, separate: bool) -> Tensor:
     """Return good - gamma * bad, float32, shape (n,); see `sigua.signed_weights`."""
     good = ops.cast(split.good, "float32")

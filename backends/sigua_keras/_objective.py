@@ -18,12 +18,14 @@ from keras import ops
 
 from sigua import Method, checks, conditions
 from sigua_keras import _check
-from sigua_keras._batch import Batch, signed_weights
+from sigua_keras._batch import Batch, ClassBatch, signed_weights
 from sigua_keras._correction import Correction
 from sigua_keras._losses import (
     Loss,
     Tensor,
     label_index,
+    num_classes,
+    per_example,
     require_cross_entropy,
     resolve,
     squeeze_labels,
@@ -34,6 +36,14 @@ from sigua_keras._shares import Shares
 ComputeLoss = Callable[..., Tensor]
 
 _UNKNOWN = object()
+
+
+class Ranking(NamedTuple):
+    """Among whom an example is ranked, and by what."""
+
+    per_class: bool = False
+    rank_by: Loss = None
+    """A loss object or function; None for what is optimised."""
 
 
 class Weighed(NamedTuple):
@@ -56,6 +66,7 @@ def weigh(
     y_true: Tensor,
     y_pred: Tensor,
     sample_weight: Tensor | None,
+    ranking: Ranking,
 ) -> Weighed:
     """Measure, decide and weigh one mini-batch.
 
@@ -68,8 +79,9 @@ def weigh(
         y_pred: predictions, (n, k) or (n, 1).
         sample_weight: (n,) or (n, 1); scales but does not rank, and 0 takes no rank. For `Known`
             and a condition of your own, the sign says who is trusted; else a negative one is NaN.
+        ranking: among whom, and by what.
     """
-    if method.needs_cross_entropy:
+    if method.needs_cross_entropy and ranking.rank_by is None:
         require_cross_entropy(loss, y_pred)
     losses, class_sums = correction(loss, y_true, y_pred)
     takes_part = ops.ones_like(losses, dtype="bool")
@@ -79,10 +91,20 @@ def weigh(
     weight, trusted = _weight_and_mark(method, sample_weight)
     if weight is not None:
         takes_part = takes_part & (weight != 0)
-    batch = Batch(ops.stop_gradient(losses), takes_part, trusted, class_sums)
+    ranked = losses
+    if ranking.rank_by is not None:
+        ranked = per_example(resolve(ranking.rank_by, y_true, y_pred), y_true, y_pred)
+    size = ops.sum(ops.cast(takes_part, "int32"))
+    given = ops.stop_gradient(ranked), takes_part, trusted, class_sums
+    if ranking.per_class:
+        k = num_classes(y_pred)
+        labels = ops.clip(label_index(y_true, y_pred), 0, k - 1)  # what is ignored may be outside
+        batch: Batch = ClassBatch(labels, k, *given)
+    else:
+        batch = Batch(*given)
     split = conditions.choose(method.condition, batch, tuple(numbers[1:]))
-    signed = signed_weights(split, numbers[0], batch.size, method.separate)
-    return Weighed(losses, split, signed if weight is None else signed * weight, batch.size)
+    signed = signed_weights(split, numbers[0], size, method.separate)
+    return Weighed(losses, split, signed if weight is None else signed * weight, size)
 
 
 def _weight_and_mark(method: Method, sample_weight: Any) -> tuple[Tensor | None, Tensor | None]:
@@ -115,9 +137,18 @@ class Objective:
         method: what to train with.
         output: the output it is for; None if there is one only.
         loss: what measures an example; None for the compiled loss.
+        ranking: among whom, and by what.
     """
 
-    def __init__(self, method: Method, output: str | int | None, loss: Loss) -> None:
+    def __init__(
+        self,
+        method: Method,
+        output: str | int | None,
+        loss: Loss,
+        ranking: Ranking,
+    ) -> None:
+        _check.ranking(method, *ranking)
+        self.ranking = ranking
         self.method, self.output, self.loss = method, output, loss
         self.correction = Correction(method)
         self.shares = Shares(method)
@@ -158,7 +189,7 @@ class Objective:
         _check.plain(loss)
         if len(prediction.shape) > 1 and prediction.shape[-1] is not None:
             self.correction.check(loss, prediction)
-            if self.method.needs_cross_entropy:
+            if self.method.needs_cross_entropy and self.ranking.rank_by is None:
                 require_cross_entropy(loss, prediction)
 
     def __call__(
@@ -183,7 +214,8 @@ class Objective:
         loss = resolve(given, label, prediction)
         weight = output.of("sample_weight", sample_weight)
         numbers = self.shares.numbers()
-        done = weigh(self.method, self.correction, numbers, loss, label, prediction, weight)
+        measured = loss, label, prediction, weight
+        done = weigh(self.method, self.correction, numbers, *measured, self.ranking)
         self.shares.count(done.split, done.size)
         corrected = self.method.correction != "none"
         # A corrected loss is no sample weight of the compiled one, which therefore weighs nothing.

@@ -9,7 +9,7 @@ import keras
 from sigua import Method, checks
 from sigua_keras import _check
 from sigua_keras._attach import Attachment, strategy_scope
-from sigua_keras._objective import Objective
+from sigua_keras._objective import Objective, Ranking
 
 
 class SIGUA(keras.callbacks.Callback):
@@ -62,6 +62,10 @@ class SIGUA(keras.callbacks.Callback):
             model predicts a dict.
         loss: what measures an example, as for `compile`; by default the compiled loss. Per-example
             losses must have shape (batch,), hence predictions (batch, classes) or (batch, 1).
+        per_class: select among the examples of each label apart, so that a rare or hard class is
+            not dropped as a whole. A mini-batch then needs several of each.
+        rank_by: the loss that decides, if it is not the one that is optimised, as for `compile`:
+            plain cross-entropy beside label smoothing, say.
 
     Raises:
         ValueError: `method` is none, or `output` neither name nor index. When training begins: no
@@ -72,11 +76,21 @@ class SIGUA(keras.callbacks.Callback):
             the first epoch: a `train_step` that never called `compute_loss`.
     """
 
-    def __init__(self, method: Method, output: str | int | None = None, loss: Any = None) -> None:
+    def __init__(
+        self,
+        method: Method,
+        output: str | int | None = None,
+        loss: Any = None,
+        *,
+        per_class: bool = False,
+        rank_by: Any = None,
+    ) -> None:
         super().__init__()
         Method.require(method)
         _check.output(output)
+        _check.ranking(method, per_class, rank_by)
         self.method, self.output, self.loss = method, output, loss
+        self._ranking = Ranking(per_class, rank_by)
         self._attachment: Attachment | None = None
 
     def attach(self, model: Any) -> None:
@@ -106,7 +120,7 @@ class SIGUA(keras.callbacks.Callback):
                 raise checks.refuse("SIGUA", rule, "it is attached to another", advice)
             earlier.remove()  # of a fit that was interrupted
         with strategy_scope(model):
-            objective = Objective(self.method, self.output, self.loss)
+            objective = Objective(self.method, self.output, self.loss, self._ranking)
         self._attachment = Attachment(model, objective, for_one_fit)
 
     def _attached(self) -> Attachment:

@@ -7,9 +7,9 @@ from typing import Any
 import keras
 
 from sigua import Method, checks
-from sigua_keras import _losses
+from sigua_keras import _check, _losses
 from sigua_keras._correction import Correction
-from sigua_keras._objective import weigh
+from sigua_keras._objective import Ranking, weigh
 
 
 @keras.saving.register_keras_serializable(package="sigua")
@@ -25,6 +25,8 @@ class SIGUALoss(keras.losses.Loss):
         loss: what measures an example: a name, a function or an object of `keras.losses`.
         reduction: as for any loss of Keras; "mean_with_sample_weight" is refused.
         name: of the loss.
+        per_class: select among the examples of each label apart, as for `SIGUA`.
+        rank_by: the loss that decides, as for `SIGUA`.
 
     Raises:
         ValueError: the method has a schedule; a reduction that divides by signed weights.
@@ -36,6 +38,9 @@ class SIGUALoss(keras.losses.Loss):
         loss: Any = "sparse_categorical_crossentropy",
         reduction: str | None = "sum_over_batch_size",
         name: str = "sigua_loss",
+        *,
+        per_class: bool = False,
+        rank_by: Any = None,
     ) -> None:
         Method.require(method)
         if method.horizon > 0:
@@ -50,6 +55,8 @@ class SIGUALoss(keras.losses.Loss):
             raise checks.refuse("reduction", rule, came, "use 'sum_over_batch_size'")
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.method, self.loss = method, loss
+        _check.ranking(method, per_class, rank_by)
+        self._ranking = Ranking(per_class, rank_by)
         self._correction = Correction(method)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
@@ -69,7 +76,8 @@ class SIGUALoss(keras.losses.Loss):
         y_true = _losses.squeeze_labels(keras.ops.convert_to_tensor(y_true), y_pred)
         loss = _losses.resolve(self.loss, y_true, y_pred)
         numbers = self.method.at(0)
-        done = weigh(self.method, self._correction, numbers, loss, y_true, y_pred, sample_weight)
+        measured = loss, y_true, y_pred, sample_weight
+        done = weigh(self.method, self._correction, numbers, *measured, self._ranking)
         return super().__call__(done.losses, done.losses, sample_weight=done.weights)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -77,10 +85,17 @@ class SIGUALoss(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         loss = keras.saving.serialize_keras_object(self.loss)
-        return super().get_config() | {"method": self.method.to_dict(), "loss": loss}
+        per_class, rank_by = self._ranking
+        return super().get_config() | {
+            "method": self.method.to_dict(),
+            "loss": loss,
+            "per_class": per_class,
+            "rank_by": keras.saving.serialize_keras_object(rank_by),
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> SIGUALoss:
         method = Method.from_dict(config["method"])
-        loss = keras.saving.deserialize_keras_object(config["loss"])
-        return cls(**config | {"method": method, "loss": loss})
+        load = keras.saving.deserialize_keras_object
+        losses = {name: load(config[name]) for name in ("loss", "rank_by")}
+        return cls(**config | losses | {"method": method})

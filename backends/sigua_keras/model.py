@@ -10,7 +10,7 @@ import numpy as np
 from sigua import Method, checks
 from sigua_keras import _check
 from sigua_keras._attach import carried, evaluating, require_tracked, track
-from sigua_keras._objective import Objective
+from sigua_keras._objective import Objective, Ranking
 
 
 @keras.saving.register_keras_serializable(package="sigua")
@@ -28,6 +28,8 @@ class SIGUAModel(keras.Model):
         method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
         output: which output it is for, as for `SIGUA`.
         loss: what measures an example, as for `compile`; by default the compiled loss.
+        per_class: select among the examples of each label apart, as for `SIGUA`.
+        rank_by: the loss that decides, as for `SIGUA`.
         **kwargs: of `keras.Model`.
 
     Raises:
@@ -40,6 +42,8 @@ class SIGUAModel(keras.Model):
         method: Method,
         output: str | int | None = None,
         loss: Any = None,
+        per_class: bool = False,
+        rank_by: Any = None,
         **kwargs: Any,
     ) -> None:
         Method.require(method)
@@ -51,7 +55,7 @@ class SIGUAModel(keras.Model):
         super().__init__(**kwargs)
         self.model = model
         self.method = method
-        self._sigua = Objective(method, output, loss)
+        self._sigua = Objective(method, output, loss, Ranking(per_class, rank_by))
         self._epoch = 0.0
         track(self, self._sigua)
         self.__dict__["train_step"] = carried(self, self._sigua, self.train_step)
@@ -136,6 +140,8 @@ class SIGUAModel(keras.Model):
             "method": self.method.to_dict(),
             "output": self._sigua.output,
             "loss": keras.saving.serialize_keras_object(self._sigua.loss),
+            "per_class": self._sigua.ranking.per_class,
+            "rank_by": keras.saving.serialize_keras_object(self._sigua.ranking.rank_by),
         }
 
     @classmethod
@@ -143,7 +149,7 @@ class SIGUAModel(keras.Model):
         load = keras.saving.deserialize_keras_object
         loaded = {
             name: load(config[name], custom_objects=custom_objects)
-            for name in ("model", "loss", "dtype")
+            for name in ("model", "loss", "rank_by", "dtype")
         }
         return cls(**config | loaded | {"method": Method.from_dict(config["method"])})
 
