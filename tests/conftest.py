@@ -2,11 +2,12 @@
 
 SIGUA_TESTS lists any of: core (NumPy alone), torch, demo (torch and what the examples need), keras
 (Keras and torch, with KERAS_BACKEND set: one process per backend), jax (JAX, Optax, Flax, torch and
-scikit-learn). By default: core and torch.
+scikit-learn), trainers (torch, Keras and what examples/trainers needs). By default: core and torch.
 """
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ GROUPS = {
     "test_plot": "demo",
     "test_keras": "keras",
     "test_jax": "jax",
+    "test_trainers": "trainers",
 }
 
 
@@ -42,3 +44,27 @@ def golden_small_loss():
 def golden_backward():
     """Vectors from an independent script in float64."""
     return _golden("backward.json")
+
+
+def _group_of(block):
+    """Return which group of tests can run a block of Python: by what it imports."""
+    if "sigua_jax" in block:
+        return "jax"
+    return "keras" if "keras" in block else "demo"
+
+
+@pytest.fixture(scope="session")
+def documented():
+    """Return the Python blocks of README and guide that a group can run, by where they are."""
+    root = Path(__file__).parents[1]
+
+    def blocks(group):
+        found = {}
+        for page in ("README.md", "examples/README.md"):
+            text = (root / page).read_text(encoding="utf-8")
+            for match in re.finditer(r"```python\n(.*?)```", text, re.DOTALL):
+                if _group_of(match[1]) == group:
+                    found[f"{page}:{text[: match.start()].count(chr(10)) + 2}"] = match[1]
+        return found
+
+    return blocks

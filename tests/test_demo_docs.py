@@ -1,0 +1,30 @@
+"""Every block of Python in README and guide runs; those for PyTorch and the core here."""
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def names():
+    """Return what the blocks take for granted: a model, data, a loop's parts."""
+    torch.manual_seed(0)
+    inputs, labels = torch.rand(64, 5), torch.arange(64) % 10
+    model = nn.Linear(5, 10)
+    return {
+        "model": model,
+        "inputs": inputs,
+        "labels": labels,
+        "loader": [(inputs, labels)],
+        "optimizer": torch.optim.SGD(model.parameters(), 0.1),
+        "epochs": 2,
+        "x": np.random.default_rng(0).random((64, 5)),
+        "y": np.arange(64) % 3,
+    }
+
+
+def test_the_blocks_run(documented):
+    """One after the other, each with fresh names."""
+    blocks = documented("demo")
+    assert len(blocks) > 10
+    for place, block in blocks.items():
+        exec(compile(block, place, "exec"), names())

@@ -1,0 +1,265 @@
+"""The loaders of the paper's data, on tiny files in the real formats, written here."""
+
+import codecs
+import gzip
+import importlib
+import os
+import pickle
+import struct
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+from sklearn.utils import Bunch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "paper"))
+data = importlib.import_module("data")
+
+RNG = np.random.default_rng(0)
+
+
+def pixels(*shape):
+    return RNG.integers(0, 256, shape, dtype=np.uint8)
+
+
+def write_idx(path, array):
+    """Write bytes in the layout of MNIST's own page: 0, 0, type 8, dimensions, big-endian sizes."""
+    head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    raw = head + array.astype(np.uint8).tobytes()
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+
+
+def write_mnist(folder, end=""):
+    """Write the four files; return what is in them."""
+    parts = pixels(6, 5, 4), np.arange(6) % 10, pixels(3, 5, 4), np.arange(3)
+    names = "train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"
+    for name, array in zip(names, parts, strict=True):
+        write_idx(folder / f"{name}-ubyte{end}", array)
+    return parts
+
+
+def same(found, parts):
+    """Assert that a data set holds what was written, labels as int64."""
+    for array, expected in zip(found[:4], parts, strict=True):
+        np.testing.assert_array_equal(array, expected)
+    assert found.y.dtype == found.y_test.dtype == np.int64
+    assert found.x.dtype == np.uint8
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+@pytest.mark.parametrize("name", ["mnist", "fashion"])
+def test_idx_files_are_read_gzipped_or_not(tmp_path, name, end):
+    parts = write_mnist(tmp_path, end)
+    found = data.load(name, tmp_path)
+    same(found, parts)
+    assert found.classes == 10
+
+
+def test_a_cut_off_idx_file_is_refused_by_name(tmp_path):
+    write_mnist(tmp_path)
+    path = tmp_path / "t10k-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SystemExit, match="t10k-images-idx3-ubyte is not a whole idx file"):
+        data.load("mnist", tmp_path)
+
+
+def test_a_missing_idx_file_is_named(tmp_path):
+    write_mnist(tmp_path)
+    (tmp_path / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(SystemExit, match="lacks t10k-labels-idx1-ubyte; put it there"):
+        data.load("mnist", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "classes"),
+    [
+        ("mnist", "mnist.npz", 10),
+        ("fashion", "fashion-mnist.npz", 10),
+        ("cifar10", "cifar10.npz", 10),
+        ("cifar100", "cifar100.npz", 100),
+    ],
+)
+def test_npz_files_are_read_with_the_names_that_keras_gives_its_parts(
+    tmp_path, name, file, classes
+):
+    """Labels may be a column, as Keras has CIFAR's."""
+    parts = pixels(4, 2, 2, 3), np.arange(4)[:, None], pixels(2, 2, 2, 3), np.arange(2)[:, None]
+    names = "x_train", "y_train", "x_test", "y_test"
+    np.savez(tmp_path / file, **dict(zip(names, parts, strict=True)))
+    found = data.load(name, tmp_path)
+    same(found, (parts[0], np.arange(4), parts[2], np.arange(2)))
+    assert found.classes == classes
+
+
+def write_batch(path, images, key, labels):
+    """Pickle a batch as CIFAR's are: byte strings, rows of 3,072 with the channels first."""
+    rows = images.transpose(0, 3, 1, 2).reshape(len(images), 3072)
+    path.write_bytes(pickle.dumps({b"data": rows, key: list(map(int, labels))}, protocol=2))
+
+
+def test_cifar_10s_python_batches_are_read_in_their_order(tmp_path):
+    folder = tmp_path / "cifar-10-batches-py"
+    folder.mkdir()
+    images, labels = pixels(12, 32, 32, 3), np.arange(12) % 10
+    for i in range(5):
+        write_batch(
+            folder / f"data_batch_{i + 1}", images[2 * i :][:2], b"labels", labels[2 * i :][:2]
+        )
+    write_batch(folder / "test_batch", images[10:], b"labels", labels[10:])
+    for where in (tmp_path, folder):  # the folder that holds the archive's, or that itself
+        same(data.load("cifar10", where), (images[:10], labels[:10], images[10:], labels[10:]))
+
+
+def test_cifar_100s_fine_labels_are_read(tmp_path):
+    folder = tmp_path / "cifar-100-python"
+    folder.mkdir()
+    images, labels = pixels(5, 32, 32, 3), np.array([99, 3, 7, 50, 0])
+    write_batch(folder / "train", images[:3], b"fine_labels", labels[:3])
+    write_batch(folder / "test", images[3:], b"fine_labels", labels[3:])
+    found = data.load("cifar100", tmp_path)
+    same(found, (images[:3], labels[:3], images[3:], labels[3:]))
+    assert found.classes == 100
+
+
+class Runs:
+    """An object whose pickle calls a function when it is read."""
+
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+def test_a_pickle_that_would_run_something_is_refused_and_does_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("train", "test"):
+        (tmp_path / name).write_bytes(pickle.dumps({b"data": Runs(), b"fine_labels": [1]}))
+    with pytest.raises(SystemExit, match="none of CIFAR's python batches"):
+        data.load("cifar100", tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_svhns_mat_file_is_read_with_the_images_first(tmp_path):
+    images = pixels(4, 32, 32, 3)
+    columns = {"X": images.transpose(1, 2, 3, 0), "y": np.full((4, 1), 10, np.uint8)}
+    savemat(tmp_path / "train_32x32.mat", columns)
+    np.testing.assert_array_equal(data.svhn(tmp_path), images)
+
+
+def write_news(folder):
+    """Write scikit-learn's cache of 20 Newsgroups and a GloVe file, in their formats, tiny."""
+    names = ["alt.atheism", "comp.graphics", "comp.windows.x", "sci.space"]
+    parts = {
+        "train": Bunch(
+            data=["The cat, the dog!", "dog unknown", ""],
+            target=np.array([3, 1, 2]),
+            filenames=np.array(["a", "b", "c"]),
+            target_names=names,
+            DESCR="",
+        ),
+        "test": Bunch(
+            data=["a cat"],
+            target=np.array([0]),
+            filenames=np.array(["d"]),
+            target_names=names,
+            DESCR="",
+        ),
+    }
+    (folder / "20news-bydate_py3.pkz").write_bytes(codecs.encode(pickle.dumps(parts), "zlib_codec"))
+    text = "the 0.5 1\ncat 2 -3e-1\nbird 9 9\ndog 4 5\n"
+    (folder / "glove.6B.300d.txt").write_text(text, encoding="utf-8")
+
+
+def test_news_comes_as_tokens_of_glove_words_in_top_level_classes(tmp_path):
+    """By hand: rows in the file's order, less the words that no text has; the text with none is 0.
+
+    scikit-learn shuffles the texts, always in the same way; labels tell them apart.
+    """
+    write_news(tmp_path)
+    found = data.load("news", tmp_path)
+    expected = np.array([[0, 0], [0.5, 1], [2, -0.3], [4, 5]], dtype=np.float32)
+    np.testing.assert_array_equal(found.vectors, expected)
+    assert found.classes == 3  # alt, comp, sci
+    texts = {
+        tuple(row[:5].tolist()): int(label) for row, label in zip(found.x, found.y, strict=True)
+    }
+    assert texts == {(1, 2, 1, 3, 0): 2, (3, 0, 0, 0, 0): 1, (0, 0, 0, 0, 0): 1}
+    assert not found.x[:, 5:].any()
+    assert found.x_test[0, :2].tolist() == [2, 0]
+    assert found.y_test.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mnist", r"holds no mnist; put there the four idx files .* or mnist\.npz"),
+        ("fashion", r"holds no fashion; put there the four idx files .* or fashion-mnist\.npz"),
+        ("cifar10", "holds no cifar10; put there the folder cifar-10-batches-py or cifar10.npz"),
+        ("cifar100", "holds no cifar100; put there the folder cifar-100-python or cifar100.npz"),
+        ("news", r"must hold glove\.6B\.300d\.txt, but .* does not; put it there, from nlp"),
+    ],
+)
+def test_an_empty_folder_is_answered_by_one_sentence_on_what_to_put_there(tmp_path, name, said):
+    with pytest.raises(SystemExit, match=said) as caught:
+        data.load(name, tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_svhn_has_to_be_at_hand(tmp_path):
+    with pytest.raises(SystemExit, match=r"train_32x32\.mat, but .* does not; put it there from"):
+        data.svhn(tmp_path)
+    with pytest.raises(SystemExit, match="but none was given; put it there"):
+        data.svhn(None)
+
+
+def test_without_a_folder_keras_is_asked_by_its_own_name_of_the_data_set(monkeypatch):
+    parts = pixels(4, 2, 2), np.arange(4), pixels(2, 2, 2), np.arange(2)
+    loader = types.SimpleNamespace(load_data=lambda: (parts[:2], parts[2:]))
+    module = types.SimpleNamespace(datasets=types.SimpleNamespace(fashion_mnist=loader))
+    monkeypatch.setitem(sys.modules, "keras", module)
+    same(data.load("fashion", None), parts)
+
+
+def test_without_keras_one_sentence_says_how_to_go_on(monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras", None)
+    with pytest.raises(SystemExit) as caught:
+        data.load("cifar10", None)
+    said = str(caught.value)
+    assert said.startswith("cifar10: keras downloads it")
+    assert said.endswith(
+        "pip install keras, or give --data DIR with the folder cifar-10-batches-py or cifar10.npz"
+    )
+
+
+def test_a_download_that_fails_is_one_sentence(monkeypatch):
+    def fail():
+        raise Exception("URL fetch failure")
+
+    loader = types.SimpleNamespace(load_data=fail)
+    module = types.SimpleNamespace(datasets=types.SimpleNamespace(mnist=loader))
+    monkeypatch.setitem(sys.modules, "keras", module)
+    with pytest.raises(SystemExit, match=r"the download failed \(URL fetch failure\); give --data"):
+        data.load("mnist", None)
+
+
+def test_real_mnist_has_the_sizes_that_everybody_knows():
+    folder = os.environ.get("SIGUA_MNIST")
+    if not folder:
+        pytest.skip("SIGUA_MNIST names no folder with MNIST's four files")
+    found = data.load("mnist", Path(folder))
+    assert (found.x.shape, found.x_test.shape) == ((60_000, 28, 28), (10_000, 28, 28))
+    assert found.y[:5].tolist() == [5, 0, 4, 1, 9]
+    assert np.bincount(found.y_test).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]

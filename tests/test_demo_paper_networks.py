@@ -1,0 +1,131 @@
+"""The networks of the paper's appendix: parameters counted by hand, layers as the paper counts."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "paper"))
+networks = importlib.import_module("networks")
+
+MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+
+
+def conv(before, after):
+    """Return the parameters of a 3 x 3 convolution with bias and of its batch normalisation."""
+    return 9 * before * after + after + 2 * after
+
+
+BLOCKS_2_AND_3 = (
+    *(conv(128, 256), conv(256, 256), conv(256, 256)),
+    *(conv(256, 512), conv(512, 256), conv(256, 128)),
+)
+COUNTS = {
+    # "a wide network ... which has 8,871k parameters coming from 5 trainable layers"
+    ("wide", MNIST, 10): (784 * 10_000 + 10_000 * 100 + 100 * 10 + 10_110 + 2 * 10_100, 5),
+    # "a deep network ... which has 1,405k parameters coming from 11 trainable layers"
+    ("deep", MNIST, 10): (784 * 500 + 4 * 500 * 500 + 5000 + 2510 + 2 * 2500, 11),
+    # "it has 9 convolutional layers but 19 trainable layers"
+    ("cnn9", MNIST, 10): (conv(1, 128) + 2 * conv(128, 128) + sum(BLOCKS_2_AND_3) + 1290, 19),
+    ("cnn9", CIFAR, 100): (conv(3, 128) + 2 * conv(128, 128) + sum(BLOCKS_2_AND_3) + 12_900, 19),
+    # "It has 6 convolutional layers but 13 trainable layers"
+    ("cnn6", CIFAR, 10): (
+        conv(3, 64)
+        + conv(64, 64)
+        + conv(64, 128)
+        + conv(128, 128)
+        + conv(128, 196)
+        + conv(196, 196)
+        + 196 * 4 * 4 * 10
+        + 10,
+        13,
+    ),
+    ("mlp", MNIST, 10): (784 * 256 + 256 * 256 + 256 * 10 + 522, 3),
+    ("mlp-bn", MNIST, 10): (784 * 256 + 256 * 256 + 256 * 10 + 522 + 4 * 256, 5),
+}
+
+
+@pytest.mark.parametrize("key", COUNTS, ids=lambda key: f"{key[0]}-{key[2]}")
+def test_image_network_has_the_parameters_and_layers_counted_by_hand(key):
+    net = networks.make(*key)
+    assert (networks.parameters(net), networks.trainable_layers(net)) == COUNTS[key]
+
+
+def test_figure_1_nets_have_the_thousands_that_the_paper_prints():
+    found = {name: networks.parameters(networks.make(name, MNIST, 10)) for name in ("wide", "deep")}
+    assert {name: round(n / 1000) for name, n in found.items()} == {"wide": 8871, "deep": 1405}
+
+
+@pytest.mark.parametrize(("name", "layers"), [("cnn9", 9), ("cnn6", 6)])
+def test_as_many_layers_are_convolutional_as_the_paper_says(name, layers):
+    net = networks.make(name, CIFAR, 10)
+    assert sum(isinstance(layer, torch.nn.Conv2d) for layer in net.modules()) == layers
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "layers"),
+    [
+        ("cnn1d", 3 * 300 * 100 + 100 + 100 * 7 + 7, 2),
+        ("mlp-words", 2 * (300 * 300 + 300) + 300 * 7 + 7, 3),
+    ],
+)
+def test_text_network_trains_what_the_paper_lists_and_not_the_word_vectors(
+    name, parameters, layers
+):
+    net = networks.make(name, (400,), 7, torch.zeros(50, 300))
+    assert networks.parameters(net) == parameters
+    assert networks.trainable_layers(net) == layers
+
+
+@pytest.mark.parametrize("name", ["cnn9", "cnn6", "small-cnn", "deep", "mlp"])
+def test_every_image_network_returns_a_logit_per_class_for_a_batch(name):
+    for shape in (MNIST, CIFAR):
+        net = networks.make(name, shape, 7).eval()
+        assert net(torch.zeros(2, *shape)).shape == (2, 7)
+
+
+def test_mean_of_words_leaves_out_the_padding():
+    """By hand: words (1, 2) and (3, 4), whose mean is (2, 3); a text without words is zero."""
+    vectors = torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
+    tokens = torch.tensor([[1, 2, 0, 0], [2, 0, 0, 0], [0, 0, 0, 0]])
+    assert networks.Mean(vectors)(tokens).tolist() == [[2, 3], [3, 4], [0, 0]]
+
+
+def test_sequence_of_words_has_the_vector_as_channels():
+    vectors = torch.tensor([[0.0, 0.0], [1.0, 2.0]])
+    found = networks.Sequence(vectors)(torch.tensor([[1, 0, 1]]))
+    assert found.tolist() == [[[1, 0, 1], [2, 0, 2]]]
+
+
+def test_dropout_of_the_9_layer_cnn_obeys_eval():
+    torch.manual_seed(0)
+    net, x = networks.make("cnn9", MNIST, 10), torch.rand(2, *MNIST)
+    assert sum(isinstance(layer, torch.nn.Dropout) for layer in net) == 2
+    with torch.no_grad():
+        assert not torch.equal(net(x), net(x))
+        net.eval()
+        assert torch.equal(net(x), net(x))
+
+
+def test_resnet18_without_torchvision_says_in_one_sentence_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision.models", None)
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(SystemExit) as caught:
+        networks.make("resnet18", CIFAR, 10)
+    said = str(caught.value)
+    assert said.startswith("resnet18: needs torchvision, but it cannot be imported")
+    assert said.endswith("pip install torchvision in the release that belongs to your torch")
+    assert "\n" not in said
+
+
+def test_resnet18_is_torchvisions_with_a_stem_for_small_images():
+    """11,173,962 is what is known for ResNet-18 on CIFAR-10; ImageNet's stem has 7,680 more."""
+    try:
+        importlib.import_module("torchvision.models")
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"torchvision cannot be imported: {str(error).splitlines()[0]}")
+    net = networks.make("resnet18", CIFAR, 10).eval()
+    assert networks.parameters(net) == 11_173_962
+    assert net(torch.zeros(2, *CIFAR)).shape == (2, 10)

@@ -1,0 +1,440 @@
+"""Training a run of the paper: the same curve after a break, memory, speed, JSON lines."""
+
+import gzip
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+PAPER = Path(__file__).parents[1] / "examples" / "paper"
+sys.path.insert(0, str(PAPER))
+cost = importlib.import_module("cost")
+experiments = importlib.import_module("experiments")
+networks = importlib.import_module("networks")
+runner = importlib.import_module("runner")
+settings = importlib.import_module("settings")
+stores = importlib.import_module("store")
+tasks = importlib.import_module("tasks")
+train = importlib.import_module("train")
+
+CPU = experiments.Options(preset="cpu")
+
+
+def write_idx(path, array):
+    """Write gzipped bytes in the layout of MNIST's own page."""
+    head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    path.write_bytes(gzip.compress(head + array.astype(np.uint8).tobytes()))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A folder like MNIST's: 600 and 50 images of 8 x 8 noise, the pixel of the class lit."""
+    folder, rng = tmp_path_factory.mktemp("mnist"), np.random.default_rng(0)
+    for part, size in [("train", 600), ("t10k", 50)]:
+        labels = np.arange(size) % 10
+        images = rng.integers(0, 120, (size, 64))
+        images[np.arange(size), labels] = 255
+        write_idx(folder / f"{part}-images-idx3-ubyte.gz", images.reshape(size, 8, 8))
+        write_idx(folder / f"{part}-labels-idx1-ubyte.gz", labels)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def dropout_net(monkeypatch):
+    """A small network with batch normalisation and dropout, whose state and dice matter."""
+
+    def make(shape, classes):
+        head = nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.25)
+        return nn.Sequential(*head, nn.Linear(32, classes))
+
+    monkeypatch.setitem(networks.IMAGES, "dropout", make)
+
+
+def tiny_run(method="SIGUA_SL", noise="sym-50", epochs=12, **more):
+    run = experiments.make_run("mnist", noise, method, 0, CPU)
+    return replace(run, epochs=epochs, batch=100, **more)
+
+
+def figure_1(epochs=16, shift=8, gamma=0.01, **more):
+    """StopGrad and SIGUA on the tiny data, quick to memorise."""
+    optimizer = settings.Optimizer(lr=0.003)
+    more |= {"shift": shift, "memory": True, "optimizer": optimizer}
+    return [
+        tiny_run(name, "sym-50", epochs, gamma=g, **more)
+        for name, g in (("StopGrad", 0.0), ("SIGUA", gamma))
+    ]
+
+
+def run_all(runs, folder, out, **keywords):
+    """Train runs into a folder; return their rows in the runs' order."""
+    cells = [experiments.Cell("panel", run.method, run) for run in runs]
+    store = stores.Store(out)
+    runner.run_all("name", cells, store, folder=folder, device="cpu", **keywords)
+    rows = store.rows()
+    return [rows[run.id] for run in runs if run.id in rows]
+
+
+OPTIMIZERS = {
+    "adam": settings.Optimizer(decay="linear", decay_at=3, late_beta1=0.1),
+    "sgd": settings.Optimizer("sgd", lr=0.05, momentum=0.9, decay="step", decay_at=4),
+    "adagrad": settings.Optimizer("adagrad", lr=0.01),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_run_that_was_stopped_goes_on_to_the_same_curve_and_weights_bit_for_bit(
+    name, tiny, tmp_path
+):
+    """Stopped after 7 of 12 epochs, by another process as far as the state is concerned."""
+    run = tiny_run(net="dropout", optimizer=OPTIMIZERS[name])
+    task = tasks.prepare(run, tiny, "cpu")
+    whole = train.Trainer(run, task)
+    for _ in range(12):
+        whole.train_epoch()
+    (part,) = run_all([run], tiny, tmp_path, epochs=7)
+    assert (part["epochs"], part["finished"]) == (7, False)
+    state = stores.Store(tmp_path).saved(run)
+    torch.manual_seed(99)  # whatever came in between
+    again = train.Trainer(run, task)
+    again.load(state)
+    for _ in range(5):
+        again.train_epoch()
+    assert again.curves == whole.curves
+    assert len(again.curves["test"]) == 12
+    for own, other in zip(
+        again.net.state_dict().values(), whole.net.state_dict().values(), strict=True
+    ):
+        assert torch.equal(own, other)
+    (row,) = run_all([run], tiny, tmp_path, resume=True)
+    assert row["curves"] == whole.curves
+    assert (row["epochs"], row["finished"]) == (12, True)
+
+
+def test_what_is_finished_is_not_trained_again_on_resume(tiny, tmp_path, monkeypatch):
+    run = tiny_run(epochs=2)
+    (before,) = run_all([run], tiny, tmp_path)
+    monkeypatch.setattr(train.Trainer, "train_epoch", lambda self: pytest.fail("trained again"))
+    (after,) = run_all([run], tiny, tmp_path, resume=True)
+    assert after == before
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_stopgrad_and_sigua_share_what_is_before_the_shift_and_nothing_else(tiny, tmp_path):
+    """Each is what it would be if trained alone; the common epochs are trained once."""
+    runs = figure_1()
+    rows = run_all(runs, tiny, tmp_path)
+    task = tasks.prepare(runs[0], tiny, "cpu")
+    for run, row in zip(runs, rows, strict=True):
+        alone = train.Trainer(run, task)
+        for _ in range(run.epochs):
+            alone.train_epoch()
+        assert row["curves"] == alone.curves
+        assert row["finished"]
+    first, second = (row["curves"]["flipped"] for row in rows)
+    assert first[:8] == second[:8]
+    assert first[8:] != second[8:]
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_common_epochs_are_trained_once_and_on_resume_not_again(tiny, tmp_path, monkeypatch):
+    trained = []
+    train_epoch = train.Trainer.train_epoch
+
+    def counted(self):
+        trained.append(self.run.method)
+        train_epoch(self)
+
+    monkeypatch.setattr(train.Trainer, "train_epoch", counted)
+    run_all(figure_1(), tiny, tmp_path, epochs=5)  # within the common part
+    assert trained == ["standard"] * 5
+    run_all(figure_1(), tiny, tmp_path, resume=True)
+    assert trained == ["standard"] * 8 + ["StopGrad"] * 8 + ["SIGUA"] * 8
+
+
+def test_sigua_forgets_the_wrong_labels_that_stopgrad_keeps_and_both_keep_the_right_ones(
+    tiny, tmp_path
+):
+    stop_grad, ours = run_all(figure_1(epochs=120, shift=80, gamma=0.1, limit=200), tiny, tmp_path)
+    assert min(stop_grad["curves"]["intact"][79], stop_grad["curves"]["flipped"][79]) > 95
+    assert stop_grad["curves"]["flipped"][-1] > 80
+    assert ours["curves"]["flipped"][-1] < 20
+    assert min(row["curves"]["intact"][-1] for row in (stop_grad, ours)) > 95
+
+
+def test_memory_is_counted_as_accuracy_on_right_and_wrong_labels(tiny):
+    """A network that always says 3: by hand, the share of 3s among each kind of labels."""
+    (run, _) = figure_1()
+    task = tasks.prepare(run, tiny, "cpu")
+    trainer = train.Trainer(run, task)
+    trainer.predict = lambda x: torch.full((len(x),), 3)
+    y, intact = task.y.numpy(), task.intact.numpy()
+    found = {name: value.item() for name, value in trainer._measure().items()}
+    assert found["intact"] == pytest.approx(np.mean(y[intact] == 3))
+    assert found["flipped"] == pytest.approx(np.mean(y[~intact] == 3))
+    assert found["test"] == pytest.approx(0.1)
+
+
+def test_label_precision_is_the_share_of_right_labels_among_the_good(tiny, monkeypatch):
+    """A criterion that calls the examples of class 0 and 1 good, and those of 2 bad, by hand."""
+    run = tiny_run("SIGUA_SL")
+    task = tasks.prepare(run, tiny, "cpu")
+    trainer = train.Trainer(run, task)
+
+    class Criterion(nn.CrossEntropyLoss):
+        def forward(self, logits, target):
+            self.split = train.sigua.Split(target < 2, target == 2)
+            return super().forward(logits, target)
+
+    trainer.method = Criterion()
+    trainer.train_epoch()
+    y, intact = task.y.numpy(), task.intact.numpy()
+    expected = {
+        "good": (y < 2).mean(),
+        "bad": (y == 2).mean(),
+        "good_precision": intact[y < 2].mean(),
+        "bad_precision": (~intact)[y == 2].mean(),
+    }
+    for name, value in expected.items():
+        assert trainer.curves[name] == pytest.approx([100 * value], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate"), [("sym-20", 0.2), ("sym-50", 0.5), ("pair-45", 0.45), ("none", 0.0)]
+)
+def test_labels_are_corrupted_at_the_noises_rate_and_intact_says_where_not(noise, rate, tiny):
+    task = tasks.prepare(tiny_run(noise=noise), tiny, "cpu")
+    right = torch.arange(600) % 10
+    assert torch.equal(task.intact, task.y == right)
+    assert task.intact.float().mean() == pytest.approx(1 - rate, abs=0.06)
+    if noise == "pair-45":
+        assert torch.equal(task.y[~task.intact], (right[~task.intact] + 1) % 10)
+    assert torch.equal(task.y_test, torch.arange(50) % 10)  # the test labels stay right
+
+
+def test_open_set_replaces_inputs_and_leaves_their_labels(tmp_path):
+    from scipy.io import savemat
+
+    rng = np.random.default_rng(0)
+    x = np.full((20, 32, 32, 3), 7, np.uint8)
+    y = np.arange(20) % 10
+    np.savez(tmp_path / "cifar10.npz", x_train=x, y_train=y, x_test=x[:2], y_test=y[:2])
+    images = rng.integers(100, 255, (32, 32, 3, 30), dtype=np.uint8)
+    savemat(tmp_path / "train_32x32.mat", {"X": images, "y": np.ones((30, 1))})
+    run = experiments.make_run("cifar10", "open-40", "standard", 0, CPU)
+    task = tasks.prepare(run, tmp_path, "cpu")
+    assert task.y.tolist() == y.tolist()
+    assert task.intact.sum() == 12  # 60 % of 20
+    own = (task.x == 7 / 255).flatten(1).all(1)
+    assert torch.equal(own, task.intact)
+    assert task.x.shape == (20, 3, 32, 32)
+
+
+METHODS = [*experiments.SET1, *experiments.SET2, "supervised", "Huber", "log-sum"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_steps_and_measurements_read_nothing_off_the_device(method):
+    """On the meta device, where reading a number raises: a GPU never waits within an epoch."""
+    run = replace(tiny_run(method), net="dropout")
+    x, y = (
+        torch.rand(200, 1, 8, 8, device="meta"),
+        torch.zeros(200, dtype=torch.long, device="meta"),
+    )
+    task = tasks.Task(x, y, y == 0, x, y, 10, None)
+    trainer = train.Trainer(run, task)
+    index, split = trainer.steps(trainer.begin())
+    assert trainer._measure()["test"].device.type == "meta"
+    assert (split is not None) == trainer.selects
+    if split is not None:
+        train.selection(split, task.intact[index])
+
+
+def test_figure_1s_steps_read_nothing_off_the_device_after_the_shift():
+    run = figure_1()[1]
+    x, y = (
+        torch.rand(200, 1, 8, 8, device="meta"),
+        torch.zeros(200, dtype=torch.long, device="meta"),
+    )
+    trainer = train.Trainer(run, tasks.Task(x, y, y == 0, x, y, 10, None))
+    trainer.epoch = 8
+    trainer.steps(trainer.begin())
+    assert trainer._measure().keys() == {"test", "intact", "flipped"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_on_the_cpu_preset_in_float32_and_bfloat16(method, tiny):
+    for precision in ("float32", "bf16"):
+        run = tiny_run(method, "none" if method == "supervised" else "sym-20", precision=precision)
+        trainer = train.Trainer(run, tasks.prepare(run, tiny, "cpu"))
+        trainer.train_epoch()
+        assert len(trainer.curves["test"]) == 1
+        assert all(parameter.isfinite().all() for parameter in trainer.net.parameters())
+
+
+def test_order_of_the_examples_is_the_seeds_whatever_else_is_drawn(tiny):
+    run = tiny_run(net="dropout")
+    task = tasks.prepare(run, tiny, "cpu")
+    plain, other = train.Trainer(run, task), train.Trainer(replace(run, net="mlp"), task)
+    assert torch.equal(plain.begin(), other.begin())
+    another = train.Trainer(replace(run, seed=1), task)
+    assert not torch.equal(train.Trainer(run, task).begin(), another.begin())
+
+
+def test_first_ctrl_c_ends_after_the_epoch_and_loses_nothing(tiny, tmp_path, monkeypatch, capsys):
+    run, train_epoch = tiny_run(net="dropout"), train.Trainer.train_epoch
+    (whole,) = run_all([run], tiny, tmp_path / "whole")
+
+    def interrupted(self):
+        if self.epoch == 2:
+            signal.raise_signal(signal.SIGINT)
+        train_epoch(self)
+
+    monkeypatch.setattr(train.Trainer, "train_epoch", interrupted)
+    (part,) = run_all([run], tiny, tmp_path)
+    assert (part["epochs"], part["finished"]) == (3, False)
+    assert part["curves"]["test"] == whole["curves"]["test"][:3]
+    assert "Stopping after this epoch" in capsys.readouterr().err
+    monkeypatch.setattr(train.Trainer, "train_epoch", train_epoch)
+    (again,) = run_all([run], tiny, tmp_path, resume=True)
+    assert again["curves"] == whole["curves"]
+
+
+def test_second_ctrl_c_stops_at_once_and_gives_the_handlers_back():
+    before = signal.getsignal(signal.SIGINT)
+    with runner.Stop(None) as stop:
+        assert not stop.now()
+        signal.raise_signal(signal.SIGINT)
+        assert stop.now()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def ticking(monkeypatch):
+    """Let each look at the clock take a second."""
+    seconds = iter(range(10**6))
+    monkeypatch.setattr(runner.time, "monotonic", lambda: float(next(seconds)))
+
+
+def test_minutes_that_are_over_end_the_epoch_and_leave_a_row_and_a_checkpoint(
+    tiny, tmp_path, monkeypatch
+):
+    ticking(monkeypatch)
+    runs = [tiny_run(name, epochs=1000) for name in ("standard", "SIGUA_SL")]
+    rows = run_all(runs, tiny, tmp_path, minutes=0.5)
+    assert len(rows) == 1  # in turn: the second has not begun
+    assert 10 < rows[0]["epochs"] < 40
+    assert stores.Store(tmp_path).saved(runs[0])["epoch"] == rows[0]["epochs"]
+
+
+def test_shared_minutes_give_every_run_its_part(tiny, tmp_path, monkeypatch):
+    ticking(monkeypatch)
+    runs = [tiny_run(name, epochs=1000) for name in ("standard", "self-teaching", "SIGUA_SL")]
+    rows = run_all(runs, tiny, tmp_path, minutes=1.5, in_turn=False)
+    assert len(rows) == 3
+    epochs = [row["epochs"] for row in rows]
+    assert min(epochs) > 10
+    assert max(epochs) < 40
+
+
+def test_a_method_may_be_compared_with_plain_cross_entropy_in_cost(monkeypatch):
+    task = cost.random_task(600)
+    plain, own, ratio = cost.compare("SIGUA_SL", "sym-50", task)
+    assert min(plain, own, ratio) > 0
+
+
+def launch(*arguments):
+    """Start a command as a user does."""
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, PAPER, *map(str, arguments)]
+    return subprocess.Popen(
+        command, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_two_commands_may_write_to_one_folder_at_once(tiny, tmp_path):
+    """Different seeds, started together: a row for each run, tables and figures at the end."""
+    shared = ["set1-mnist", "--preset", "cpu", "--seeds", 1, "--epochs", 2]
+    shared += ["--data", tiny, "--out", tmp_path, "--panels", "sym-50", "pair-45"]
+    started = [launch(*shared, "--first-seed", seed) for seed in (0, 1)]
+    done = [process.communicate(timeout=240) for process in started]
+    assert [process.returncode for process in started] == [0, 0], done
+    lines = (tmp_path / "set1-mnist-cpu.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    found = {(r["run"]["noise"], r["run"]["method"], r["run"]["seed"]) for r in rows}
+    assert len(rows) == len(found) == 2 * 2 * 3
+    keys = {"id", "run", "method", "epochs", "finished", "seconds", "device", "versions"}
+    assert all(row.keys() >= keys for row in rows)
+    assert all(len(row["curves"]["test"]) == row["epochs"] == 2 for row in rows)
+    assert (tmp_path / "set1-mnist-cpu.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "| pair-45 | paper |" in (tmp_path / "set1-mnist-cpu.md").read_text()
+
+
+@pytest.fixture
+def main(monkeypatch, capsys):
+    """Run the command line in this process; return what it printed."""
+    spec = importlib.util.spec_from_file_location("paper_main", PAPER / "__main__.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module.torch, "set_num_threads", lambda threads: None)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["paper", *map(str, arguments)])
+        module.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_list_describes_every_name_with_its_cost(main):
+    said = main("--list", "--preset", "cpu")
+    assert all(name in said for name in experiments.EXPERIMENTS)
+    assert said.count("hours on one CPU core") == len(experiments.EXPERIMENTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give a NAME, or --list"),
+        (["fig7"], "'fig7' is none of fig1, set1-mnist"),
+        (["fig1", "--epochs", "0"], "must be at least 1, but 0 came"),
+        (["fig1", "--delta", "2"], r"must be in \[0, 1\], but 2 came"),
+    ],
+)
+def test_an_argument_that_cannot_be_used_is_refused(main, arguments, said, capsys):
+    with pytest.raises(SystemExit):
+        main(*arguments)
+    assert importlib.import_module("re").search(said, capsys.readouterr().err)
+
+
+def test_an_unknown_panel_or_device_is_refused_with_the_known_ones(main, tmp_path):
+    with pytest.raises(SystemExit, match="--panels: must be one of 'deep', 'wide', but 'x' came"):
+        main("fig1", "--panels", "x", "--out", tmp_path)
+    with pytest.raises(SystemExit, match="--device: nonsense cannot be used"):
+        main("fig1", "--device", "nonsense", "--out", tmp_path)
+
+
+def test_missing_data_is_one_sentence(main, tmp_path):
+    with pytest.raises(SystemExit, match="holds no mnist; put there the four idx files"):
+        main("set1-mnist", "--preset", "cpu", "--data", tmp_path, "--out", tmp_path / "out")
+
+
+def test_an_epoch_of_the_cpu_preset_on_real_mnist_learns_under_half_wrong_labels(tmp_path):
+    folder = os.environ.get("SIGUA_MNIST")
+    if not folder:
+        pytest.skip("SIGUA_MNIST names no folder with MNIST's four files")
+    run = experiments.make_run("mnist", "sym-50", "SIGUA_SL", 0, CPU)
+    (row,) = run_all([run], Path(folder), tmp_path, epochs=1)
+    assert row["curves"]["test"][0] > 88
+    assert row["curves"]["good_precision"][0] == pytest.approx(50, abs=1)

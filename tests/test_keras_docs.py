@@ -1,0 +1,25 @@
+"""Every block of Python in README and guide runs; those for Keras here."""
+
+import keras
+import numpy as np
+import pytest
+
+# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+
+def names():
+    """Return what the blocks take for granted: a compiled model and data."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((64, 5)).astype("float32"), np.arange(64) % 3
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return {"model": model, "x": x, "y": y, "x_val": x, "y_val": y}
+
+
+def test_the_blocks_run(documented):
+    """One after the other, each with fresh names."""
+    blocks = documented("keras")
+    assert len(blocks) > 3
+    for place, block in blocks.items():
+        exec(compile(block.replace("epochs=30", "epochs=2"), place, "exec"), names())
