@@ -89,6 +89,50 @@ def jax(session: nox.Session) -> None:
 
 
 @nox.session
+def trainers(session: nox.Session) -> None:
+    """Does it train in Lightning, Hugging Face's Trainer, Accelerate, skorch and a Keras search?"""
+    install(session, "test", "torch", "trainers")
+    run_tests(session, "trainers", KERAS_BACKEND="jax")
+
+
+@nox.session(python=PYTHONS)
+def editable(session: nox.Session) -> None:
+    """Does `pip install -e .` work, on every Python that is found?"""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "test"))
+    session.install("-e", ".")
+    run_tests(session, "core")
+
+
+@nox.session
+def minimums(session: nox.Session) -> None:
+    """Do the lowest versions work that pyproject.toml names? NumPy alone, then the frameworks."""
+    session.install(*nox.project.dependency_groups(PYPROJECT, "test"), ".", *lowest("numpy"))
+    run_tests(session, "core")
+    install(session, "torch", "jax", "demo")
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    session.install(*lowest(*(name for extra in extras.values() for name in extra)))
+    run_tests(session, "torch jax")
+    for backend in KERAS_BACKENDS:
+        run_tests(session, "keras", KERAS_BACKEND=backend)
+
+
+def lowest(*requirements: str) -> list[str]:
+    """Return requirements at their lowest version; of a bare name, as the package names it."""
+    named = {each.split(">=")[0]: each for each in PYPROJECT["project"]["dependencies"]}
+    return [named.get(each, each).replace(">=", "==") for each in requirements]
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """What do the docstrings say? Pages in docs/ (pdoc), with rendered equations."""
+    install(session, "torch", "keras", "jax", "demo")
+    session.install(*nox.project.dependency_groups(PYPROJECT, "docs"))
+    pages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
+    options = ["--math", "--docformat", "google", "--output-directory", "docs"]
+    session.run("pdoc", *options, *pages, env={"KERAS_BACKEND": "jax"})
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Is the code tidy?"""
     session.install(*nox.project.dependency_groups(PYPROJECT, "lint"))
@@ -107,11 +151,15 @@ def types(session: nox.Session) -> None:
 @nox.session
 def wheel(session: nox.Session) -> None:
     """Does the wheel hold what it should, and run where nothing else is installed?"""
-    session.install("build", *nox.project.dependency_groups(PYPROJECT, "torch", "keras", "test"))
+    groups = nox.project.dependency_groups(PYPROJECT, "torch", "keras", "jax", "test", "demo")
+    session.install("build", "twine", *groups)
     out = Path(session.create_tmp())
+    direct = out / "direct"  # while the other comes from the sdist
     session.run("python", "-m", "build", "--outdir", str(out), silent=True)
-    session.run("python", "tests/wheel_contents.py", str(out))
+    session.run("python", "-m", "build", "--wheel", "--outdir", str(direct), silent=True)
+    session.run("python", "tests/wheel_contents.py", str(out), str(direct))
+    session.run("twine", "check", "--strict", *map(str, out.glob("sigua-*")))
     session.install("--force-reinstall", "--no-deps", *map(str, out.glob("*.whl")))
     session.cd(out)  # away from the checkout
-    packages = ["sigua", "sigua_torch", "sigua_keras"]
+    packages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
     session.run("pytest", "-q", "--doctest-modules", "--pyargs", *packages, env=ONE_THREAD)
