@@ -90,9 +90,10 @@ def _rate_and_size(
 def _times_inverse(row: Floats, T: TransitionMatrix) -> Floats:
     """Return a row vector times T^-1."""
     if T.csr is None:
-        return np.linalg.solve(T.rows.T, row)
+        return np.asarray(np.linalg.solve(T.rows.T, row), dtype=np.float64)
     columns, values = T.inverse_table
-    return np.bincount(columns.ravel(), (row[:, None] * values).ravel(), T.num_classes)
+    found = np.bincount(columns.ravel(), (row[:, None] * values).ravel(), T.num_classes)
+    return np.asarray(found, dtype=np.float64)
 
 
 def _distribution(name: str, value: ArrayLike, k: int) -> Floats:

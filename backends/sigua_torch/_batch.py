@@ -26,7 +26,7 @@ class HostBatch:
     trusted: Tensor | Split | None
     sums: Tensor | None
 
-    def smallest(self, count: int) -> float:
+    def smallest(self, count: Any) -> Any:
         count = min(count, self.size)
         if count == 0:
             return -INF

@@ -15,13 +15,13 @@ from sigua_torch._losses import class_dim, is_index
 class Groups(NamedTuple):
     """Which group each example belongs to."""
 
-    index: Tensor
-    """int64, (n,), in [0, count)."""
-    count: int
+    of: Tensor
+    """int64, (n,), in [0, number)."""
+    number: int
 
     def sums(self, values: Tensor) -> Tensor:
-        """Return the sum over each group, (count,), of a value per example."""
-        return values.new_zeros(self.count).scatter_add(0, self.index, values)
+        """Return the sum over each group, (number,), of a value per example."""
+        return values.new_zeros(self.number).scatter_add(0, self.of, values)
 
 
 class GroupedBatch(HostBatch):
@@ -34,19 +34,19 @@ class GroupedBatch(HostBatch):
     def __init__(
         self, losses: Tensor, valid: Tensor | None, trusted: Any, sums: Any, groups: Groups
     ) -> None:
-        one = torch.ones_like(groups.index)
+        one = torch.ones_like(groups.of)
         self.groups = groups
         self._sizes = groups.sums(one if valid is None else valid.long())
         super().__init__(losses, self._of(self._sizes), trusted, sums)
         # Groups lie one after the other, each in ascending order; those who take no part are last.
         order = losses.masked_fill(losses.isnan(), INF).argsort()
-        order = order[groups.index[order].argsort(stable=True)]
+        order = order[groups.of[order].argsort(stable=True)]
         self._ordered = losses.masked_fill(losses.isnan(), INF)[order]
         members = groups.sums(one)
         self._start = self._of(members.cumsum(0) - members)
 
     def _of(self, per_group: Tensor) -> Tensor:
-        return per_group.index_select(0, self.groups.index)
+        return per_group.index_select(0, self.groups.of)
 
     def smallest(self, count: Any) -> Tensor:
         count = torch.minimum(count, self.size)

@@ -107,7 +107,7 @@ class Selector:
         ranked, valid, shares, sums, trusted, groups = examples
         valid = torch.ones_like(ranked, dtype=torch.bool) if valid is None else valid
         marks = trusted if isinstance(trusted, Split) else (trusted,)
-        columns = [None if groups is None else groups.index, shares, sums, *marks]
+        columns = [None if groups is None else groups.of, shares, sums, *marks]
         given = [column for column in columns if column is not None]
         ranked, valid, *rest = pool.gather(ranked, valid, *given)
         found = iter(rest)
@@ -117,7 +117,7 @@ class Selector:
         masks = [None if mask is None else mask.bool() for mask in masks]
         pooled = Split(*masks) if isinstance(trusted, Split) else masks[0]
         if groups is not None and index is not None:
-            groups = Groups(index.long(), groups.count)
+            groups = Groups(index.long(), groups.number)
         return Examples(ranked, valid.bool(), shares, sums, pooled, groups)
 
 

@@ -205,7 +205,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.numbers.advance()
         shares = self._shares(input, target, valid)
         groups = find_groups(self.per_class, self.per_image, input, target)
-        examples = Examples(*map(_flattened, (ranked, valid, shares, sums, trusted)), groups)
+        columns = map(_flattened, (ranked, valid, shares, sums, trusted))
+        examples = Examples(*columns)._replace(groups=groups)
         weights, split = self._select(examples, numbers, num_items_in_batch, on_host)
         self._select.found = _shaped(split, losses)
         if on_host:
