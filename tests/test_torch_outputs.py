@@ -1,0 +1,83 @@
+"""The criterion takes what a Hugging Face model returns: logits among other things."""
+
+from collections import OrderedDict
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import sigua
+from sigua_torch import SIGUALoss
+
+METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
+
+
+def data(shape, num_classes=10):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(*shape, num_classes, generator=generator, requires_grad=True)
+    return logits, torch.randint(0, num_classes, shape, generator=generator)
+
+
+@pytest.mark.parametrize("wrap", [dict, OrderedDict])
+@pytest.mark.parametrize("items", [None, 80])
+def test_logits_in_a_mapping_count_as_logits(wrap, items):
+    """Loss, gradient and masks are those of the bare logits, with and without a denominator."""
+    logits, labels = data((40,))
+    bare, wrapped = SIGUALoss(METHOD), SIGUALoss(METHOD)
+    want = bare(logits, labels, num_items_in_batch=items)
+    got = wrapped(wrap(loss=None, logits=logits), labels, num_items_in_batch=items)
+    assert got.item() == want.item()
+    grads = [torch.autograd.grad(loss, logits)[0] for loss in (got, want)]
+    assert torch.equal(*grads)
+    assert torch.equal(wrapped.split.bad, bare.split.bad)
+
+
+def test_an_object_with_logits_counts_as_its_logits():
+    logits, labels = data((40,))
+    got = SIGUALoss(METHOD)(SimpleNamespace(logits=logits), labels)
+    assert got.item() == SIGUALoss(METHOD)(logits, labels).item()
+
+
+@pytest.mark.parametrize("num_classes", [5, 7])
+def test_token_classifiers_have_the_classes_last(num_classes):
+    """(N, length, k) for (N, length), even where length is k; ignored tokens take no part."""
+    logits, labels = data((12, 7), num_classes)
+    labels[:, 5:] = -100
+    criterion, flat = SIGUALoss(METHOD), SIGUALoss(METHOD)
+    got = criterion({"logits": logits}, labels)
+    want = flat(logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=0)
+    assert torch.equal(criterion.split.good, flat.split.good.reshape(12, 7))
+    assert not criterion.split.good[:, 5:].any()
+
+
+def test_images_in_a_mapping_keep_the_classes_first():
+    """(N, k, height, width) for (N, height, width), as segmentation models have them."""
+    logits, labels = data((2, 3, 4), 5)
+    first = logits.movedim(-1, 1)
+    got = SIGUALoss(METHOD)({"logits": first}, labels)
+    assert got.item() == SIGUALoss(METHOD)(first, labels).item()
+
+
+def test_a_mapping_is_plain_after_eval():
+    logits, labels = data((40,))
+    got = SIGUALoss(METHOD).eval()({"logits": logits}, labels)
+    assert got.item() == torch.nn.functional.cross_entropy(logits, labels).item()
+
+
+def test_a_mapping_without_logits_is_refused_by_its_names():
+    _, labels = data((4,))
+    rule = r"input: must hold 'logits' if it is a mapping, but one with 'loss', 'scores' came; .+"
+    with pytest.raises(ValueError, match=rule):
+        SIGUALoss(METHOD)({"loss": None, "scores": None}, labels)
+
+
+def test_logits_that_are_no_tensor_are_refused():
+    _, labels = data((4,))
+    with pytest.raises(ValueError, match="input: must be a torch tensor, but a list came"):
+        SIGUALoss(METHOD)({"logits": [[0.0, 1.0]] * 4}, labels)
+
+
+def test_a_state_dict_holds_tensors_alone():
+    """Files of safetensors, which many trainers write, hold nothing else."""
+    assert all(isinstance(value, torch.Tensor) for value in SIGUALoss(METHOD).state_dict().values())

@@ -1,0 +1,102 @@
+"""Accelerate prepares the network, and keeps the criterion's epoch in its checkpoints."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+import sigua
+from sigua_torch import SIGUALoss
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "accelerate_fit.py"
+METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=6)
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("accelerate_fit", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def weights(net):
+    return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
+
+
+def test_example_forgets_what_plain_training_memorises():
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", EXAMPLE]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = dict(re.findall(r"(\w+): (\d+\.\d)% of the test digits right", done.stdout))
+    assert list(found) == ["plain", "SIGUA"]
+    assert float(found["SIGUA"]) > 85
+    assert float(found["SIGUA"]) > float(found["plain"]) + 10
+
+
+def test_a_resumed_run_is_the_run_that_was_never_interrupted(example, tmp_path):
+    whole = example.Run(METHOD)
+    whole.fit(range(6))
+    first = example.Run(METHOD)
+    first.fit(range(3))
+    first.accelerator.save_state(tmp_path)
+    second = example.Run(METHOD)
+    second.accelerator.load_state(tmp_path)
+    assert second.criterion.epoch == 2
+    second.fit(range(3, 6))
+    assert torch.equal(weights(second.net), weights(whole.net))
+
+
+def test_a_criterion_that_counts_resumes_where_it_was(tmp_path):
+    """Nobody sets its epoch: 7 calls of 5 an epoch are in the checkpoint alone."""
+    first, second = (SIGUALoss(METHOD, steps_per_epoch=5) for _ in range(2))
+    for criterion in first, second:
+        accelerator = Accelerator(cpu=True)
+        accelerator.register_for_checkpointing(criterion)
+        if criterion is first:
+            for _ in range(7):
+                criterion(torch.eye(40, requires_grad=True), torch.arange(40))
+            accelerator.save_state(tmp_path)
+        else:
+            accelerator.load_state(tmp_path)
+    assert (first.epoch, second.epoch) == (1.4, 1.4)
+
+
+def test_a_criterion_that_was_prepared_is_saved_and_loaded_too(tmp_path):
+    """Then it is one of the models, whose files are safetensors."""
+    accelerator = Accelerator(cpu=True)
+    criterion = accelerator.prepare(SIGUALoss(METHOD))
+    criterion.set_epoch(3)
+    accelerator.save_state(tmp_path)
+    criterion.set_epoch(0)
+    accelerator.load_state(tmp_path)
+    assert criterion.epoch == 3
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_accumulation_has_the_scale_of_one_big_batch(parts):
+    """Accelerate divides by itself; each example is judged by itself, so the gradient is the same.
+
+    Expected: autograd's gradient of the whole set, without Accelerate.
+    """
+    method = sigua.sigua_bc(sigua.TransitionMatrix.pair(0.45, 3))
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=parts)
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(64, 5, generator=generator)
+    labels = torch.arange(64) % 3
+    torch.manual_seed(0)
+    net = accelerator.prepare(torch.nn.Linear(5, 3))
+    criterion = SIGUALoss(method)
+    (want,) = torch.autograd.grad(criterion(net(inputs), labels), net.weight)
+    for x, y in zip(inputs.chunk(parts), labels.chunk(parts), strict=True):
+        with accelerator.accumulate(net):
+            accelerator.backward(criterion(net(x), y))
+    torch.testing.assert_close(net.weight.grad, want, rtol=1e-5, atol=1e-7)

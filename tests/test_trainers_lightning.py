@@ -1,0 +1,146 @@
+"""Lightning trains with a swapped criterion; our callback tells the epoch, resumed or not."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import pytorch_lightning
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import sigua
+from sigua_torch import SIGUALoss
+from sigua_torch.lightning import SetEpoch
+
+pytestmark = [
+    # Lightning says so of data in memory, which need no workers.
+    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
+    # Lightning asks PyTorch's pytree an old question.
+    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated"),
+]
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "lightning_fit.py"
+METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=6)
+
+
+def loader(n=64, size=16):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, 5, generator=generator)
+    return DataLoader(TensorDataset(x, torch.arange(n) % 3), batch_size=size)
+
+
+class Steps:
+    """Notes the epoch that its criterion has in each step."""
+
+    def __init__(self, criterion):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(5, 3)
+        self.criterion = criterion
+        self.epochs = []
+
+    def training_step(self, batch, index):
+        x, y = batch
+        self.epochs.append(self.criterion.epoch)
+        return self.criterion(self.layer(x), y)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+class Net(Steps, LightningModule):
+    pass
+
+
+class OtherNet(Steps, pytorch_lightning.LightningModule):
+    pass
+
+
+class Validated(Net):
+    def validation_step(self, batch, index):
+        x, y = batch
+        self.log("val_loss", self.criterion(self.layer(x), y))
+
+
+def make_trainer(epochs, make=Trainer, **options):
+    quiet = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+    }
+    fixed = {"accelerator": "cpu", "devices": 1, "callbacks": [SetEpoch()], "max_epochs": epochs}
+    return make(**fixed | quiet | options)
+
+
+def test_example_forgets_what_plain_training_memorises():
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", EXAMPLE]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = dict(re.findall(r"(\w+): (\d+\.\d)% of the test digits right", done.stdout))
+    assert list(found) == ["plain", "SIGUA"]
+    assert float(found["SIGUA"]) > 85
+    assert float(found["SIGUA"]) > float(found["plain"]) + 10
+
+
+def test_the_criterion_has_the_trainers_epoch():
+    net = Validated(SIGUALoss(METHOD))
+    make_trainer(3).fit(net, loader(), loader())
+    assert net.epochs == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+
+
+def test_every_criterion_is_told_wherever_it_is():
+    net = Net(SIGUALoss(METHOD))
+    net.others = nn.ModuleList([nn.Sequential(SIGUALoss(METHOD)), SIGUALoss(METHOD)])
+    make_trainer(3).fit(net, loader())
+    assert [net.others[0][0].epoch, net.others[1].epoch] == [2, 2]
+
+
+def test_a_criterion_that_counts_is_left_alone_and_counts_micro_batches():
+    """Accumulation changes the steps of the optimiser, and not the epochs: 4 calls are one."""
+    net = Net(SIGUALoss(METHOD, steps_per_epoch=4))
+    make_trainer(3, accumulate_grad_batches=4).fit(net, loader())
+    assert net.epochs == [step / 4 for step in range(12)]
+
+
+@pytest.mark.parametrize("steps_per_epoch", [None, 4])
+def test_a_resumed_run_is_the_run_that_was_never_interrupted(steps_per_epoch, tmp_path):
+    def fresh():
+        return Net(SIGUALoss(METHOD, steps_per_epoch=steps_per_epoch))
+
+    whole, first, second = fresh(), fresh(), fresh()
+    make_trainer(8).fit(whole, loader())
+    trainer = make_trainer(4)
+    trainer.fit(first, loader())
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    make_trainer(8).fit(second, loader(), ckpt_path=tmp_path / "last.ckpt", weights_only=True)
+    assert first.epochs + second.epochs == whole.epochs
+    assert torch.equal(second.layer.weight, whole.layer.weight)
+
+
+def test_validation_has_the_plain_loss():
+    net, batches = Validated(SIGUALoss(METHOD)), loader(size=64)
+    trainer = make_trainer(8)
+    trainer.fit(net, batches, batches)
+    (x, y), *_ = batches
+    want = nn.CrossEntropyLoss()(net.layer(x), y).item()
+    assert trainer.callback_metrics["val_loss"].item() == pytest.approx(want, rel=1e-6)
+
+
+def test_lightning_under_its_other_name_takes_the_callback():
+    net = OtherNet(SIGUALoss(METHOD))
+    make_trainer(2, pytorch_lightning.Trainer).fit(net, loader())
+    assert net.epochs == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_importing_the_adapter_imports_no_trainer():
+    names = "lightning", "pytorch_lightning", "transformers", "accelerate", "skorch"
+    code = f"import sys, sigua_torch; print(*[name for name in {names} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

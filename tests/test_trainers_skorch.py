@@ -1,0 +1,124 @@
+"""skorch makes a scikit-learn classifier of it, and cleanlab cleans with that."""
+
+import importlib.util
+import os
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cleanlab.classification import CleanLearning
+from sklearn.base import clone
+
+import sigua
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "skorch_search.py"
+METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=4)
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("skorch_search", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["skorch_search"] = module  # for pickle
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["skorch_search"]
+
+
+@pytest.fixture
+def net(example):
+    """The network alone, without its pipeline, for a few epochs."""
+    return example.classifier(METHOD, max_epochs=6)[-1]
+
+
+@pytest.fixture(scope="module")
+def digits(example):
+    """Pixels in [0, 1] and labels, half of them wrong."""
+    x, y, *_ = example.load()
+    return x / 16, y
+
+
+def test_example_chooses_a_method_that_forgets_and_cleans_better_with_it():
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", EXAMPLE]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    scores = re.findall(r"(\d+\.\d)% of the held-out labels.*: (\w+)\(", done.stdout)
+    assert [name for _, name in scores] == ["standard", "self_teaching", "sigua_sl"]
+    assert max(float(score) for score, _ in scores[1:]) > float(scores[0][0]) + 5
+    found = dict(re.findall(r"^(.+): (\d+\.\d)% of the test digits right$", done.stdout, re.M))
+    found = {name: float(score) for name, score in found.items()}
+    assert found["chosen"] > max(80, found["plain"] + 6)
+    cleaned = "plain, without what cleanlab finds by "
+    assert found[cleaned + "SIGUA"] > max(85, found[cleaned + "plain"])
+
+
+def test_probabilities_are_the_softmax_of_the_logits(net, digits):
+    x, y = digits
+    p = net.fit(x, y).predict_proba(x)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=0, atol=1e-5)
+    logits = torch.cat(list(net.forward_iter(x)))
+    np.testing.assert_allclose(p, logits.softmax(dim=1), rtol=1e-5, atol=1e-7)
+
+
+def test_the_criterion_has_the_epoch_and_goes_on_in_partial_fit(net, digits):
+    net.fit(*digits)
+    assert net.criterion_.epoch == 5
+    net.partial_fit(*digits)
+    assert net.criterion_.epoch == 11
+
+
+def test_steps_per_epoch_needs_no_callback(net, digits):
+    """Of 1,347 digits 10 mini-batches of 128 are an epoch, the last part dropped."""
+    net.set_params(callbacks=[], criterion__steps_per_epoch=10).fit(*digits)
+    assert net.criterion_.epoch == 6
+
+
+def test_validation_has_the_plain_loss(net, example, digits):
+    """What skorch's history says of held-out data is nn.CrossEntropyLoss's."""
+    from skorch.dataset import ValidSplit
+
+    split = ValidSplit(2, stratified=False)
+    net.set_params(train_split=split, iterator_valid__batch_size=2000).fit(*digits)
+    _, held_out = split(net.get_dataset(*digits), digits[1])
+    rows = held_out.indices
+    logits, labels = net.forward(digits[0][rows]), torch.from_numpy(digits[1][rows])
+    want = torch.nn.functional.cross_entropy(logits, labels).item()
+    assert net.history[-1, "valid_loss"] == pytest.approx(want, rel=1e-6)
+
+
+def test_the_method_is_a_parameter_like_any_other(net):
+    other = clone(net).set_params(criterion__method=sigua.standard())
+    assert net.get_params()["criterion__method"] == METHOD
+    assert clone(net).get_params()["criterion__method"] == METHOD
+    assert other.get_params()["criterion__method"] == sigua.standard()
+
+
+def test_a_fitted_classifier_can_be_pickled(net, digits):
+    net.fit(*digits)
+    other = pickle.loads(pickle.dumps(net))
+    assert np.array_equal(other.predict_proba(digits[0]), net.predict_proba(digits[0]))
+    assert other.criterion_.epoch == 5
+
+
+def test_a_checkpoint_holds_the_epoch(net, digits, tmp_path):
+    net.fit(*digits).save_params(f_criterion=tmp_path / "criterion.pt")
+    other = clone(net).initialize()
+    other.load_params(f_criterion=tmp_path / "criterion.pt")
+    assert other.criterion_.epoch == 5
+
+
+def test_cleanlab_cleans_a_data_set_with_it(example, digits):
+    """It flags about the half that is wrong, and its own probabilities sum to one."""
+    x, y = digits
+    cleaner = CleanLearning(example.classifier(METHOD, max_epochs=25), cv_n_folds=2, seed=0)
+    cleaner.fit(x, y)
+    flagged = cleaner.get_label_issues()["is_label_issue"].mean()
+    assert 0.3 < flagged < 0.7
+    np.testing.assert_allclose(cleaner.predict_proba(x).sum(axis=1), 1, rtol=0, atol=1e-5)
