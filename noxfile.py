@@ -162,4 +162,5 @@ def wheel(session: nox.Session) -> None:
     session.install("--force-reinstall", "--no-deps", *map(str, out.glob("*.whl")))
     session.cd(out)  # away from the checkout
     packages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
-    session.run("pytest", "-q", "--doctest-modules", "--pyargs", *packages, env=ONE_THREAD)
+    doctests = ["--doctest-modules", "--ignore-glob=*/sigua_torch/lightning.py"]  # needs Lightning
+    session.run("pytest", "-q", *doctests, "--pyargs", *packages, env=ONE_THREAD)
