@@ -20,11 +20,11 @@ def scores(rows: Iterable[Row]) -> np.ndarray:
 
 
 def cell(rows: list[Row]) -> str:
-    """Return the mean over the seeds and their standard deviation; a dash where there are none."""
+    """Return the mean over the seeds and its deviation if there are several; else a dash."""
     values = scores(rows)
     if not len(values):
         return "-"
-    spread = f" ± {values.std(ddof=1):.1f}" if len(values) > 1 else ""
+    spread = f" ± {values.std():.1f}" if len(values) > 1 else ""
     return f"{values.mean():.1f}{spread}"
 
 
@@ -60,10 +60,8 @@ def main_tables(rows: list[Row]) -> str:
                     cells = [cell(of(here, method=method)) for method in METHODS]
                     body.append([noise, *best_bold(cells)])
             if body:
-                seeds = len({row["seed"] for row in own})
-                parts.append(
-                    f"### {data}, {net}, {seeds} seeds\n\n" + markdown(["noise", *METHODS], body)
-                )
+                table = markdown(["noise", *METHODS], body)
+                parts.append(f"### {data}, {net}\n\n{table}")
     return "\n\n".join(parts)
 
 
@@ -116,7 +114,7 @@ def draw_sensitivity(rows: list[Row], path: Path) -> None:
             continue
         told = {0.8: "0.8", 0.9: "0.9", 1.0: "truth", 1.1: "1.1", 1.2: "1.2"}
         values = [scores(of(own, method=method, told=name)) for name in told.values()]
-        means, spreads = [v.mean() for v in values], [v.std(ddof=1) for v in values]
+        means, spreads = [v.mean() for v in values], [v.std() for v in values]
         axes.errorbar(
             list(told), means, spreads, label=method, color=COLORS[method], marker="o", capsize=3
         )
@@ -143,6 +141,11 @@ def draw_long(rows: list[Row], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
+EXPLAINED = f"""Accuracy on clean
+test data in %, mean of the last {LAST} epochs; ± is the standard deviation over three seeds, and where
+there is none, one was run. Bold: the best of a row, ours or not."""
+
+
 def report(rows: list[Row], folder: Path) -> None:
     """Write tables.md and the two pictures; the page that reads them is written by hand."""
     tables: dict[str, Callable[[list[Row]], str]] = {
@@ -153,7 +156,7 @@ def report(rows: list[Row], folder: Path) -> None:
     }
     text = "\n\n".join(f"## {title}\n\n{make(rows)}" for title, make in tables.items())
     machines = sorted({f"{row['machine']}, torch {row['torch']}" for row in rows})
-    head = f"# Tables of the noise floor\n\nTrained on: {'; '.join(machines)}.\n\n"
+    head = f"# Tables of the noise floor\n\nTrained on: {'; '.join(machines)}. {EXPLAINED}\n\n"
     (folder / "tables.md").write_text(head + text + "\n", encoding="utf-8")
     draw_sensitivity(rows, folder / "sensitivity.png")
     draw_long(rows, folder / "long.png")
