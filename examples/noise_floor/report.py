@@ -142,8 +142,8 @@ def draw_long(rows: list[Row], path: Path) -> None:
 
 
 EXPLAINED = f"""Accuracy on clean
-test data in %, mean of the last {LAST} epochs; ± is the standard deviation over three seeds, and where
-there is none, one was run. Bold: the best of a row, ours or not."""
+test data in %, mean of the last {LAST} epochs; ± is the standard deviation over three seeds, and
+where there is none, one was run. Bold: the best of a row, ours or not."""
 
 
 def report(rows: list[Row], folder: Path) -> None:
