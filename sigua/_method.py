@@ -83,6 +83,19 @@ class Method:
         """Whether the rule's numbers are right for plain cross-entropy and no other loss."""
         return False
 
+    def require_classes(self, k: int, predictions: str = "logits") -> None:
+        """Raise ValueError unless T, or the noise, is of as many classes as the predictions."""
+        T = self.T
+        known = getattr(self, "num_classes", None) if T is None else T.num_classes
+        if known is None or known == k:
+            return
+        if T is None:
+            came = f"{known} came and the {predictions} have {k}"
+            advice = "the floor depends on it; use one number of classes"
+            raise checks.refuse("num_classes", "must be the number of classes", came, advice)
+        came = f"T has {known} and the {predictions} have {k}"
+        raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
+
     def _arguments(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
 

@@ -78,7 +78,18 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 def backward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
     """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8)."""
-    return every_class(logits) @ T.inverse.T
+    return _combined(every_class(logits), T.inverse.T)
+
+
+def _combined(losses: Floats, coefficients: Floats) -> Floats:
+    """Return losses @ coefficients, where a coefficient of 0 drops an infinite loss, too."""
+    infinite = losses == np.inf
+    total = np.where(infinite, 0.0, losses) @ coefficients
+    if infinite.any():
+        up, down = infinite @ (coefficients > 0), infinite @ (coefficients < 0)
+        with np.errstate(invalid="ignore"):  # inf - inf is NaN
+            total = total + np.where(up, np.inf, 0.0) - np.where(down, np.inf, 0.0)
+    return np.asarray(total)
 
 
 def forward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
@@ -107,8 +118,9 @@ def losses_and_slopes(
     if method.correction == "backward":
         assert method.T is not None
         corrected = backward_corrected(logits, method.T)
+        sums = _combined(every_class(logits), method.T.inverse_column_sums[:, None])[:, 0]
         # A row of T^-1 sums to 1, so that d(row . l) / d(logits) = p - row.
-        return _at(corrected, labels), p - method.T.inverse[labels], corrected.sum(axis=1)
+        return _at(corrected, labels), p - method.T.inverse[labels], sums
     if method.correction == "forward":
         assert method.T is not None
         joint, observed = _log_joint(logits, method.T)
@@ -171,12 +183,10 @@ def step(
         groups: integers, shape (n,), that are judged apart; `labels` for a selection per class.
 
     Raises:
-        ValueError: labels outside [0, k), or a T of another size than the logits.
+        ValueError: labels outside [0, k), or a method for another number of classes.
     """
     logits = np.asarray(logits, dtype=np.float64)
-    if method.T is not None and method.T.num_classes != logits.shape[-1]:
-        came = f"T has {method.T.num_classes} and the logits have {logits.shape[-1]}"
-        raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
+    method.require_classes(logits.shape[-1])
     checks.labels("labels", labels, logits.shape[-1])
     for name, given in (("labels", labels), ("trusted", trusted)):
         if given is not None and np.shape(given) != logits.shape[:1]:

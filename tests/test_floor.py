@@ -157,3 +157,9 @@ def test_what_is_forbidden_is_refused_in_a_sentence(call, sentence):
     """At construction, naming the argument."""
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_a_floor_for_another_number_of_classes_is_refused():
+    """Whose entropy would be another."""
+    with pytest.raises(ValueError, match="num_classes: must be the number of classes, but 10 came"):
+        reference.step(sigua.sigua_nf(0.5, 10), np.zeros((4, 3)), [0, 1, 2, 0])

@@ -268,3 +268,11 @@ def test_forward_losses_are_exact_where_probabilities_underflow():
 def test_another_number_of_entries_is_refused(labels, trusted):
     with pytest.raises(ValueError, match=r"must have an entry per example, but shape \(1,\) came"):
         sigua.reference.step(sigua.standard(), np.zeros((3, 2)), labels, trusted=trusted)
+
+
+def test_a_coefficient_of_zero_drops_an_infinite_loss():
+    """With T = I it is plain cross-entropy, also where the loss against another class is inf."""
+    logits = np.array([[0.0, -np.inf, 1.0]])
+    method = sigua.backward_correction(TransitionMatrix(np.eye(3)))
+    expected = -np.log(1 / (1 + np.e))
+    assert reference.step(method, logits, [0]).objective == pytest.approx(expected, rel=1e-14)

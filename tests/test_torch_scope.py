@@ -62,6 +62,7 @@ def test_per_class_judges_each_label_apart(method, compiled):
     done = reference.step(method, logits, labels, trusted=trusted if known else None, groups=labels)
     criterion = SIGUALoss(method, per_class=True).double()  # gamma, too, which a graph reads
     if compiled:
+        torch.compiler.reset()  # other tests have compiled the same code for other methods
         criterion.compile(backend="eager", fullgraph=True)
     rest = [torch.tensor(labels), *([torch.tensor(trusted)] if known else [])]
     same(run(criterion, logits, *rest), done)
@@ -167,6 +168,18 @@ def test_no_shape_depends_on_the_data():
         ({"per_image": True, "sync": True}, "per_image: an image is in one process"),
         ({"rank_by": "ce"}, "rank_by: must be callable, but a str came"),
         ({"method": METHODS[4], "rank_by": len}, "rank_by: NonNegative judges the corrected loss"),
+        (
+            {"method": sigua.sigua_fc(T), "rank_by": len},
+            "rank_by: the floor of sigua_fc is that of the corrected loss itself",
+        ),
+        (
+            {
+                "method": sigua.sigua_fc(sigua.TransitionMatrix.symmetric(0.2, 2)),
+                "base": nn.BCEWithLogitsLoss(reduction="none"),
+                "rank_by": nn.BCEWithLogitsLoss(reduction="none"),
+            },
+            "rank_by: ",
+        ),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, sentence):
@@ -183,3 +196,27 @@ def test_what_only_a_call_can_tell_is_refused_there():
     reduced = SIGUALoss(METHODS[1], rank_by=nn.CrossEntropyLoss())
     with pytest.raises(ValueError, match="rank_by: must return a loss per example, but a scalar"):
         reduced(logits, torch.zeros(8, dtype=torch.long))
+
+
+def test_a_loss_of_another_shape_is_refused():
+    """As (n, n), which a column of targets makes of some losses without a word."""
+    logits, labels = torch.randn(8, 5, requires_grad=True), torch.zeros(8, dtype=torch.long)
+    for option in ("base", "rank_by"):
+        criterion = SIGUALoss(METHODS[1], **{option: lambda logits, target: logits})
+        with pytest.raises(
+            ValueError, match=f"{option}: must return a loss per example, but shape"
+        ):
+            criterion(logits, labels)
+
+
+def test_a_rule_that_inherits_from_one_of_ours_is_asked_itself():
+    """The short way is for our own rules; a subclass may say something else."""
+
+    class Nobody(sigua.SmallLoss):
+        def split(self, batch, keep, forget):
+            nobody = batch.losses > float("inf")
+            return sigua.Split(nobody, nobody)
+
+    criterion = SIGUALoss(sigua.custom(Nobody(0.5)))
+    criterion(torch.randn(8, 5, requires_grad=True), torch.zeros(8, dtype=torch.long))
+    assert not criterion.split.good.any()

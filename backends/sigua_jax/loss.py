@@ -117,7 +117,7 @@ def _losses(method: Method, log_p: Array, labels: Array) -> Array:
         return -jnp.take_along_axis(log_p, labels[:, None], -1)[:, 0]
     rows = _rows(method.T, labels, method.correction == "backward").astype(log_p.dtype)
     if method.correction == "backward":
-        return -(rows * log_p).sum(-1)
+        return -_dot(rows, log_p)
     possible = ((rows > 0) & (log_p != -jnp.inf)).any(-1)  # else logsumexp has a gradient of NaN
     observed = jax.nn.logsumexp(jnp.where(possible[:, None], log_p, 0.0), -1, b=rows)
     return jnp.where(possible, -observed, jnp.inf)
@@ -136,7 +136,12 @@ def _class_sums(method: Method, log_p: Array) -> Array:
     """Return 1'T^-1 l, (n,)."""
     if method.T is None or method.correction != "backward":
         raise no_class_sums()
-    return -(jax.lax.stop_gradient(log_p) * method.T.inverse_column_sums).sum(-1)
+    return -_dot(jnp.asarray(method.T.inverse_column_sums), jax.lax.stop_gradient(log_p))
+
+
+def _dot(rows: Array, log_p: Array) -> Array:
+    """Return the dot products of rows, where a coefficient of 0 drops an infinity, too."""
+    return (rows * jnp.where(rows == 0, 0.0, log_p)).sum(-1)
 
 
 def _numbers(method: Method, epoch: Any) -> tuple[Any, ...]:
@@ -159,9 +164,7 @@ def _checked(method: Method, logits: Any, labels: Any, where: Any) -> tuple[Arra
         came = f"{logits.dtype}{logits.shape} and {labels.dtype}{labels.shape} came"
         raise checks.refuse("logits", rule, came, "reshape to rank jointly, vmap to rank apart")
     n, k = logits.shape
-    if method.T is not None and method.T.num_classes != k:
-        came = f"T has {method.T.num_classes} and the logits have {k}"
-        raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
+    method.require_classes(k)
     where = jnp.ones(n, bool) if where is None else _mask("where", where, (n,))
     labels = jnp.where(where, labels, 0).astype(jnp.int32)
     if not isinstance(labels, jax.core.Tracer):

@@ -37,6 +37,9 @@ def ranking(method: Method, per_class: Any, rank_by: Any) -> None:
     if rank_by is not None and isinstance(method.condition, NonNegative):
         rule = "NonNegative judges the corrected loss itself"
         raise checks.refuse("rank_by", rule, "another loss came", "leave it out")
+    if rank_by is not None and method.needs_cross_entropy and method.correction != "none":
+        rule = f"the floor of {type(method).__name__} is that of the corrected loss itself"
+        raise checks.refuse("rank_by", rule, "another loss came", "leave it out, or give floor=")
     plain(rank_by)
 
 

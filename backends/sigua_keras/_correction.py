@@ -74,10 +74,10 @@ class Correction:
     """
 
     def __init__(self, method: Method) -> None:
+        self.method = method
         self.kind, T = method.correction, method.T
         if T is None:
             return
-        self.num_classes = T.num_classes
         if self.kind == "forward":
             self.columns = _columns(T)
         else:
@@ -93,25 +93,22 @@ class Correction:
             ValueError: T has another number of classes than the predictions, or the loss ignores a
                 class, which a correction cannot.
         """
+        self.check(loss, y_pred)
         if self.kind == "none":
             return _losses.per_example(loss, y_true, y_pred), None
-        self.check(loss, y_pred)
         if self.kind == "forward":
             return self._forward(loss, y_true, y_pred), None
         table = _losses.every_class(loss, y_true, y_pred)
         entries, losses = self.inverse.at(_losses.label_index(y_true, y_pred), table)
         detached = ops.stop_gradient(table)
-        return ops.sum(entries * losses, axis=-1), lambda: ops.sum(self.sums * detached, axis=-1)
+        return _dot(entries, losses), lambda: _dot(self.sums, detached)
 
     def check(self, loss: Loss, y_pred: Tensor) -> None:
         """Refuse another number of classes than T's, and a loss that ignores one."""
-        if self.kind == "none":
+        if self.kind == "none" and not self.method.needs_cross_entropy:
             return
-        k = _losses.num_classes(y_pred)
-        if self.num_classes != k:
-            came = f"T has {self.num_classes} and the predictions have {k}"
-            raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
-        if getattr(loss, "ignore_class", None) is not None:
+        self.method.require_classes(_losses.num_classes(y_pred), "predictions")
+        if self.kind != "none" and getattr(loss, "ignore_class", None) is not None:
             advice = "give those examples a sample_weight of 0"
             raise checks.refuse(
                 "loss", "a correction ignores no class", "ignore_class came", advice
@@ -131,6 +128,11 @@ class Correction:
         if y_pred.shape[-1] == 1:
             noisy = noisy[:, 1:] - noisy[:, :1] if logits else noisy[:, 1:]
         return _losses.per_example(loss, y_true, noisy)
+
+
+def _dot(entries: Tensor, losses: Tensor) -> Tensor:
+    """Return the dot products of rows, where an entry of 0 drops an infinite loss, too."""
+    return ops.sum(entries * ops.where(entries == 0, 0.0, losses), axis=-1)
 
 
 def _columns(T: TransitionMatrix) -> _Symmetric | _Dense | _Sparse:

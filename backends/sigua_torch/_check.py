@@ -35,9 +35,10 @@ def options(
     elif method.needs_cross_entropy and (base is not None or smoothing):
         name = "base" if base is not None else "label_smoothing"
         rule = f"the floor of {type(method).__name__} is that of plain cross-entropy"
-        advice = (
-            "add rank_by=nn.CrossEntropyLoss(reduction='none'), or give custom(NoiseFloor(...))"
-        )
+        advice = "add rank_by=nn.CrossEntropyLoss(reduction='none')"
+        if method.correction != "none":  # that would not be the corrected loss
+            advice = "leave it out"
+        advice += ", or give custom(NoiseFloor(...))"
         raise checks.refuse(name, rule, "another loss was asked for", advice)
     if base is None:
         return
@@ -57,6 +58,9 @@ def _ranking(method: Method, rank_by: Any) -> None:
     if isinstance(method.condition, NonNegative):
         rule = "NonNegative judges the corrected loss itself"
         raise checks.refuse("rank_by", rule, "another loss came", "leave it out")
+    if method.needs_cross_entropy and method.correction != "none":
+        rule = f"the floor of {type(method).__name__} is that of the corrected loss itself"
+        raise checks.refuse("rank_by", rule, "another loss came", "leave it out, or give floor=")
 
 
 def scope(per_class: Any, per_image: Any, sync: Any) -> None:
@@ -102,8 +106,7 @@ def batch(method: Method, logits: Tensor, target: Tensor, has_base: bool) -> Non
     """Refuse logits and targets whose types, shapes or dtypes cannot belong together."""
     _tensor("input", logits)
     _tensor("target", target)
-    T = method.T
-    if has_base and T is None:
+    if has_base and method.T is None:
         return
     shapes = f"input {tuple(logits.shape)} and target {tuple(target.shape)} came"
     if logits.ndim == 0 or not logits.is_floating_point():
@@ -125,9 +128,7 @@ def batch(method: Method, logits: Tensor, target: Tensor, has_base: bool) -> Non
     elif target.dtype not in (torch.int64, torch.uint8):
         came = f"{target.dtype} came"
         raise checks.refuse("target", "class indices must be int64", came, "use target.long()")
-    if T is not None and T.num_classes != logits.shape[dim]:
-        came = f"T has {T.num_classes} and the logits have {logits.shape[dim]}"
-        raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
+    method.require_classes(logits.shape[dim])
 
 
 def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
@@ -161,8 +162,17 @@ def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None
             raise checks.refuse("trusted", rule, came, "use mask.bool(), True for good")
 
 
-def per_example(losses: Tensor, logits: Tensor, target: Tensor, name: str = "base") -> None:
-    """Refuse a loss of the user's that has reduced its examples away."""
+def per_example(
+    name: str, losses: Any, logits: Tensor, target: Tensor, shape: torch.Size | None = None
+) -> None:
+    """Refuse what a loss of the user's returned if it is no loss per example, of a `shape`."""
+    rule, advice = "must return a loss per example", "give it reduction='none'"
+    if not isinstance(losses, Tensor):
+        raise checks.refuse(name, rule, f"a {type(losses).__name__} came", "return a tensor")
     if losses.ndim == 0 and (logits.ndim > 1 or not is_index(logits, target)):
-        advice = "give it reduction='none'"
-        raise checks.refuse(name, "must return a loss per example", "a scalar came", advice)
+        raise checks.refuse(name, rule, "a scalar came", advice)
+    if shape is None and is_index(logits, target) and not target.is_floating_point():
+        shape = target.shape
+    if shape is not None and losses.shape != shape:
+        came = f"shape {tuple(losses.shape)} came for {tuple(shape)}"
+        raise checks.refuse(name, rule, came, "reduce over the classes alone")

@@ -54,10 +54,10 @@ class FlatRule:
     @staticmethod
     def applies(method: Method) -> bool:
         """Return whether the rule is made of limits on the loss, and one mean."""
-        condition = method.condition
-        on_label = isinstance(condition, NonNegative) and condition.over == "label"
-        by_rank = isinstance(condition, SmallLoss) and condition.variant == "paper"
-        return (by_rank or on_label or isinstance(condition, AllGood)) and not method.separate
+        condition, kind = method.condition, type(method.condition)  # a subclass has its own rule
+        on_label = kind is NonNegative and getattr(condition, "over", None) == "label"
+        by_rank = kind is SmallLoss and getattr(condition, "variant", None) == "paper"
+        return (by_rank or on_label or kind is AllGood) and not method.separate
 
     def __call__(self, losses: Tensor, numbers: tuple[Any, ...]) -> tuple[Tensor, Array] | None:
         """Return the weights and the codes 0 good, 1 bad, 2 neither.

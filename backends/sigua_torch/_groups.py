@@ -49,7 +49,7 @@ class GroupedBatch(HostBatch):
         return per_group.index_select(0, self.groups.of)
 
     def smallest(self, count: Any) -> Tensor:
-        count = torch.minimum(count, self.size)
+        count = self.size.clamp(max=count)
         place = (self._start + count - 1).clamp(min=0, max=max(len(self._ordered) - 1, 0))
         return self._ordered[place].masked_fill(count == 0, -INF)
 
@@ -75,7 +75,7 @@ def find_groups(per_class: bool, per_image: bool, logits: Tensor, target: Tensor
     index, count = torch.zeros_like(target.reshape(-1)), 1
     if per_class:
         if not is_index(logits, target) or target.is_floating_point():
-            advice = "leave it out, or give target.argmax(1)"
+            advice = "leave it out, or give target.argmax(1); target.long() with a sigmoid"
             raise checks.refuse("per_class", "needs class indices", "probabilities came", advice)
         index, count = target.reshape(-1), logits.shape[class_dim(logits)]
     if per_image:

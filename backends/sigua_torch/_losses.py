@@ -141,7 +141,7 @@ class Correction(nn.Module):
             loss, total = measure.at_label_and_total(logits, target)
             # Where the label is impossible, inf - inf would be NaN; T^-1's diagonal decides.
             limit = math.copysign(float("inf"), own + everyone)
-            corrected = own * loss + everyone * total
+            corrected = own * loss + (everyone * total if everyone else 0.0)
             return corrected.masked_fill(loss.detach() == float("inf"), limit)
         if self.columns is not None:
             return _sparse_backward(measure, SparseRows(self.columns, matrix), logits, target)
@@ -153,9 +153,9 @@ class Correction(nn.Module):
         log_p = logits.log_softmax(dim)
         if self.matrix is not None and self.columns is not None:
             columns, log_t = SparseRows(self.columns, self.matrix).at(target, dim)
-            return (log_p.gather(dim, columns) + log_t).logsumexp(dim)
+            return _logsumexp(log_p.gather(dim, columns) + log_t, dim)
         if self.matrix is not None:
-            return (log_p + _rows(self.matrix, logits, target)).logsumexp(dim)
+            return _logsumexp(log_p + _rows(self.matrix, logits, target), dim)
         on, off = T.entries
         log_p = log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim)
         return ((on - off) * log_p.exp() + off).log() if off else log_p
@@ -228,6 +228,13 @@ def _rows(matrix: Tensor, logits: Tensor, target: Tensor) -> Tensor:
             return rows
         return rows.reshape(*target.shape, matrix.shape[1]).movedim(-1, dim)
     return _mix(target, matrix)
+
+
+def _logsumexp(x: Tensor, dim: int) -> Tensor:
+    """Return `x.logsumexp(dim)`, whose gradient is 0, not NaN, where the sum is of none but 0."""
+    lowest = torch.finfo(x.dtype).min
+    total = x.clamp_min(lowest).logsumexp(dim)
+    return total.masked_fill(total.detach() == lowest, -math.inf)
 
 
 def _mix(probabilities: Tensor, matrix: Tensor) -> Tensor:

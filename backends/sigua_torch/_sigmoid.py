@@ -26,11 +26,11 @@ def two_way(input: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(input), input], min(input.ndim, 1))
 
 
-def is_two_way(base: Any, method: Any) -> bool:
+def is_two_way(base: Any, method: Any, rank_by: Any = None) -> bool:
     """Return whether the base is a sigmoid's, and the method knows softmaxes only.
 
     Raises:
-        ValueError: it then has a reduction, or weights of its own.
+        ValueError: it then has a reduction, or weights of its own, or what ranks is a sigmoid's.
     """
     needs = getattr(method, "T", None) is not None or getattr(method, "needs_cross_entropy", False)
     if not (needs and isinstance(base, nn.BCEWithLogitsLoss)):
@@ -42,6 +42,10 @@ def is_two_way(base: Any, method: Any) -> bool:
         rule, came = "must be unweighted for this method", "weight or pos_weight came"
         advice = "leave it out and pass weight=torch.tensor([1.0, pos_weight]) to SIGUALoss"
         raise checks.refuse("base", rule, came, advice)
+    if isinstance(rank_by, nn.BCEWithLogitsLoss):
+        advice = "use nn.CrossEntropyLoss(reduction='none')"
+        rule, came = "is given a softmax's two logits", "a BCEWithLogitsLoss came"
+        raise checks.refuse("rank_by", rule, came, advice)
     return True
 
 

@@ -102,7 +102,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         per_image: bool = False,
         rank_by: Base | None = None,
     ) -> None:
-        sigmoid = is_two_way(base, method)
+        sigmoid = is_two_way(base, method, rank_by)
         base = None if sigmoid else base
         _check.options(method, weight, ignore_index, reduction, label_smoothing, base, rank_by)
         _check.scope(per_class, per_image, sync)
@@ -277,7 +277,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
                 label_smoothing=self.label_smoothing,
             )
         else:
-            loss = self.base(logits, target)
+            loss = self.base(logits, target if valid is None else target.masked_fill(~valid, 0))
+            _check.per_example("base", loss, logits, target)
             if valid is not None:
                 loss = loss[valid] if reduction == "mean" else loss.masked_fill(~valid, 0.0)
             if reduction != "none":
@@ -292,7 +293,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         measure = Measure(weight, self.label_smoothing, self.base)
         losses = self.correction.losses(measure, logits, target)
         if self.base is not None:
-            _check.per_example(losses, logits, target)
+            _check.per_example("base", losses, logits, target)
         ranked = losses.detach()
         sums = None
         if weight is not None or self.correction.sums is not None:
@@ -303,7 +304,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if self.rank_by is not None:
             with torch.no_grad():
                 ranked = self.rank_by(logits, target)
-            _check.per_example(ranked, logits, target, "rank_by")
+            _check.per_example("rank_by", ranked, logits, target, losses.shape)
+            ranked = ranked.to(losses.dtype)
         if valid is not None:
             losses = losses.masked_fill(~valid, 0.0)
         return losses, ranked, sums

@@ -88,6 +88,7 @@ def symmetric_cross_entropy(
     _within("alpha", alpha, 0, float("inf"), "0.1 is the paper's for CIFAR-10")
     _within("beta", beta, 0, float("inf"), "1.0 is the paper's for CIFAR-10")
     _within("log_zero", log_zero, -80, 0, "-4.0 is the default")
+    _check_shapes(input, target)
     if is_index(input, target):
 
         def loss(log_p: Tensor) -> Tensor:
@@ -125,6 +126,7 @@ def bootstrapping(
     """
     beta = (0.8 if hard else 0.95) if beta is None else beta
     _within("beta", beta, 0, 1, "0.95 for soft and 0.8 for hard are the paper's")
+    _check_shapes(input, target)
     dim = class_dim(input)
     log_p = input.log_softmax(dim)
     if hard:
@@ -241,6 +243,9 @@ def _check_shapes(input: Tensor, target: Tensor) -> None:
         came = f"input {tuple(input.shape)} and target {tuple(target.shape)} came"
         rule = "must have the input's shape, or that without the class dimension"
         raise checks.refuse("target", rule, came, "compare the two shapes")
+    if is_index(input, target) and target.is_floating_point():
+        advice = "use target.long(), or give class probabilities"
+        raise checks.refuse("target", "indices must be integers", f"{target.dtype} came", advice)
 
 
 def _within(name: str, value: float, low: float, high: float, advice: str) -> None:
