@@ -2,7 +2,7 @@
 
     objective = sum_i loss_i * (good_i - gamma * bad_i) / n
 
-The core is NumPy alone and is the spec; `sigua_torch` and `sigua_keras` train with it.
+The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua_jax` train with it.
 """
 
 from sigua import losses, reference

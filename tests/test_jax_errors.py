@@ -37,6 +37,11 @@ LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
         ((LOGITS, LABELS, 0, KNOWN), {"trusted": LABELS}, ["trusted", "bool(6,)", "int32"]),
         (
             (LOGITS, LABELS, 0, KNOWN),
+            {"trusted": (LABELS > 2, LABELS < 1)},
+            ["trusted", "a tuple came", "sigua.Split"],
+        ),
+        (
+            (LOGITS, LABELS, 0, KNOWN),
             {"trusted": sigua.Split(LABELS > 2, LABELS[:5] > 2)},
             ["trusted", "bool(6,)", "bool(5,) came"],
         ),

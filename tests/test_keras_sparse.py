@@ -117,6 +117,19 @@ def test_an_impossible_label_of_a_short_row_has_an_infinite_loss_and_not_nan():
     assert np.isfinite(losses[1])
 
 
+@pytest.mark.parametrize(
+    "T",
+    [TransitionMatrix.symmetric(0.0, 3), TransitionMatrix(np.eye(3)), TransitionMatrix(sp.eye(3))],
+    ids=["symmetric", "dense", "sparse"],
+)
+def test_a_masked_class_is_no_part_of_a_correction_without_noise(T):
+    """The loss is cross-entropy: log(1 + e) - 1 for logits 0, 1, -inf and label 1, not NaN."""
+    logits = keras.ops.convert_to_tensor([[0.0, 1.0, -np.inf]], "float32")
+    label = keras.ops.convert_to_tensor([1])
+    losses, _ = Correction(sigua.sigua_bc(T))(from_logits, label, logits)
+    assert keras.ops.convert_to_numpy(losses)[0] == pytest.approx(np.log(1 + np.e) - 1, rel=1e-6)
+
+
 K = 100_000
 MANY = {
     "symmetric": lambda: TransitionMatrix.symmetric(0.5, K),

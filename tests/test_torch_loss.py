@@ -353,6 +353,41 @@ def test_an_impossible_label_says_nothing_under_backward_correction(T):
     assert not (criterion.split.good | criterion.split.bad)[3]
 
 
+BLOCKS = np.array([[0.8, 0.2, 0, 0], [0.3, 0.7, 0, 0], [0, 0, 1, 0], [0, 0, 0.1, 0.9]])
+
+
+@pytest.mark.parametrize("T", [np.eye(4), BLOCKS], ids=["identity", "blocks"])
+def test_an_impossible_label_says_nothing_under_forward_correction(T):
+    """No class that T turns into label 1 is possible: loss +inf, value 0 and a gradient of 0."""
+    logits, labels = torch.zeros(3, 4), torch.tensor([0, 1, 3])
+    logits[1, :2] = -float("inf")
+    method = sigua.forward_correction(sigua.TransitionMatrix(T))
+    value, gradient = run(SIGUALoss(method), logits, labels)
+    uniform = [-np.log(T[:, label].sum() / 4) for label in (0, 3)]
+    assert value.item() == pytest.approx(sum(uniform) / 3, rel=1e-6)
+    assert gradient.isfinite().all()
+    assert (gradient[1] == 0).all()
+
+
+def test_a_masked_class_is_no_part_of_a_correction_without_noise():
+    """Symmetric noise of rate 0 leaves cross-entropy: log(1 + e) - 1 here, and not NaN."""
+    logits = torch.tensor([[0.0, 1.0, -float("inf")]])
+    method = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.0, 3))
+    value, gradient = run(SIGUALoss(method), logits, torch.tensor([1]))
+    assert value.item() == pytest.approx(np.log(1 + np.e) - 1, rel=1e-6)
+    p = np.e / (1 + np.e)
+    np.testing.assert_allclose(gradient.numpy(), [[1 - p, p - 1, 0]], rtol=1e-6)
+
+
+def test_a_base_loss_never_sees_an_ignored_index():
+    """Neither in training nor after eval(): 255 would be refused by what knows another index."""
+    logits, labels = torch.tensor([[0.0, 0.0], [float(np.log(3)), 0.0]]), torch.tensor([255, 0])
+    base = torch.nn.CrossEntropyLoss(reduction="none")
+    criterion = SIGUALoss(sigua.standard(), base=base, ignore_index=255)
+    for mode in (criterion.train(), criterion.eval()):
+        assert mode(logits, labels).item() == pytest.approx(np.log(4 / 3), rel=1e-6)
+
+
 def test_any_base_loss_is_selected_and_corrected():
     """Focal loss by hand: SIGUA chooses on it, and T^-1 corrects it class by class."""
     logits, labels, _ = batch()

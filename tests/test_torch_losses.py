@@ -507,3 +507,14 @@ def test_refused_sigmoids():
         criterion(torch.zeros(3), [0, 1, 1])
     with pytest.raises(ValueError, match=r"^T: must have a row per class"):
         SIGUALoss(sigua.sigua_bc(SYMMETRIC), base=SIGMOID)(torch.zeros(3), torch.zeros(3))
+
+
+@pytest.mark.parametrize("loss", list(map(losses.__dict__.get, losses.__all__[:-1])))
+def test_targets_that_do_not_fit_are_refused_in_a_sentence(loss):
+    """Before the loss is taken: 0.7 would be cut to class 0, and 5 rows broadcast against 8."""
+    logits = torch.zeros(8, 3)
+    with pytest.raises(ValueError, match=r"^target: indices must be integers, but torch.float32"):
+        loss(logits, torch.full((8,), 0.7))
+    for target in (torch.zeros(5, dtype=torch.long), torch.zeros(8, 2)):
+        with pytest.raises(ValueError, match=r"^target: must have the input's shape, or that"):
+            loss(logits, target)

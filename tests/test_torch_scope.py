@@ -220,3 +220,35 @@ def test_a_rule_that_inherits_from_one_of_ours_is_asked_itself():
     criterion = SIGUALoss(sigua.custom(Nobody(0.5)))
     criterion(torch.randn(8, 5, requires_grad=True), torch.zeros(8, dtype=torch.long))
     assert not criterion.split.good.any()
+
+
+def test_a_rule_of_ones_own_may_ask_each_class_for_a_plain_count():
+    """The smallest loss of each class is good: logits 3 and 2 of classes 0 and 1."""
+
+    class Smallest:
+        horizon = 0.0
+
+        def at(self, epoch):
+            return ()
+
+        def split(self, batch):
+            good = batch.losses <= batch.smallest(1)
+            return sigua.Split(good, ~good)
+
+    logits = torch.tensor([[3.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 2.0]])
+    criterion = SIGUALoss(sigua.custom(Smallest()), per_class=True)
+    criterion(logits, torch.tensor([0, 0, 1, 1]))
+    assert criterion.split.good.tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.bool])
+def test_what_ranks_may_have_any_dtype(dtype):
+    """Ranks 1, 0, 1, 0 of float32 logits: by 0/1 errors the two right ones are good."""
+    method = sigua.custom(sigua.SmallLoss(0.75, 0.0, 0), gamma=0.0)
+    criterion = SIGUALoss(
+        method, rank_by=lambda input, target: (input.argmax(1) != target).to(dtype)
+    )
+    logits = torch.tensor([[0.0, 1.0], [1.0, 0.0]] * 2)
+    loss = criterion(logits, torch.zeros(4, dtype=torch.long))
+    assert criterion.split.good.tolist() == [False, True, False, True]
+    assert loss.item() == pytest.approx(np.log1p(np.exp(-1)) / 2, rel=1e-6)

@@ -81,7 +81,10 @@ def _decide(
     if trusted is not None and not may_read_marks(method.condition):
         rule, came = "only Known or a rule of your own reads it", f"{method!r} came"
         raise checks.refuse("trusted", rule, came, "leave it out, or use sigua.Known()")
-    trusted = jax.tree.map(lambda mask: _mask("trusted", mask, labels.shape), trusted)
+    if isinstance(trusted, Split):
+        trusted = Split(*(_mask("trusted", mask, labels.shape) for mask in trusted))
+    elif trusted is not None:
+        trusted = _mask("trusted", trusted, labels.shape)
     losses = _losses(method, log_p, labels)
     ranked = jax.lax.stop_gradient(jnp.where(where, losses, jnp.inf))
     batch = Batch(ranked, where.sum(), trusted, lambda: _class_sums(method, log_p))
@@ -175,6 +178,9 @@ def _checked(method: Method, logits: Any, labels: Any, where: Any) -> tuple[Arra
 
 
 def _mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    if isinstance(value, (tuple, dict)):
+        came = f"a {type(value).__name__} came"
+        raise checks.refuse(name, f"must be bool{shape}", came, "for two masks use sigua.Split")
     mask = jnp.asarray(value)
     if mask.dtype != bool or mask.shape != shape:
         came = f"{mask.dtype}{mask.shape} came"

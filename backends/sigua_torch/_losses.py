@@ -232,9 +232,9 @@ def _rows(matrix: Tensor, logits: Tensor, target: Tensor) -> Tensor:
 
 def _logsumexp(x: Tensor, dim: int) -> Tensor:
     """Return `x.logsumexp(dim)`, whose gradient is 0, not NaN, where the sum is of none but 0."""
-    lowest = torch.finfo(x.dtype).min
-    total = x.clamp_min(lowest).logsumexp(dim)
-    return total.masked_fill(total.detach() == lowest, -math.inf)
+    nothing = x.detach().amax(dim) == -math.inf
+    total = x.masked_fill(nothing.unsqueeze(dim), 0.0).logsumexp(dim)
+    return total.masked_fill(nothing, -math.inf)
 
 
 def _mix(probabilities: Tensor, matrix: Tensor) -> Tensor:
