@@ -96,6 +96,16 @@ class Method:
         came = f"T has {known} and the {predictions} have {k}"
         raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
 
+    def require_ranking(self) -> None:
+        """Raise ValueError if the rule judges a corrected loss, for which none can stand in."""
+        came, advice = "another loss came", "leave it out"
+        if isinstance(self.condition, NonNegative):
+            rule = "NonNegative judges the corrected loss itself"
+            raise checks.refuse("rank_by", rule, came, advice)
+        if self.needs_cross_entropy and self.correction != "none":
+            rule = f"the floor of {type(self).__name__} is that of the corrected loss itself"
+            raise checks.refuse("rank_by", rule, came, f"{advice}, or give floor=")
+
     def _arguments(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
 

@@ -64,6 +64,12 @@ def schedule(name: str, value: Any, low: float, high: float, advice: str) -> Any
     return value
 
 
+def flag(name: str, value: Any) -> None:
+    """Raise ValueError unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise refuse(name, "must be True or False", f"{value!r} came", "try True")
+
+
 def choice(name: str, value: Any, options: Iterable[str]) -> None:
     """Raise ValueError unless `value` is one of `options`."""
     options = list(options)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sigua import Known, Method, NonNegative, SmallLoss, checks
+from sigua import Known, Method, SmallLoss, checks
 from sigua.conditions import may_read_marks
 
 _MARKS = "pass sample_weight=np.where(trusted, 1.0, -1.0)"
@@ -32,15 +32,10 @@ def plain(loss: Any) -> None:
 
 def ranking(method: Method, per_class: Any, rank_by: Any) -> None:
     """Refuse a ranking that does not fit."""
-    if not isinstance(per_class, bool):
-        raise checks.refuse("per_class", "must be True or False", f"{per_class!r} came", "try True")
-    if rank_by is not None and isinstance(method.condition, NonNegative):
-        rule = "NonNegative judges the corrected loss itself"
-        raise checks.refuse("rank_by", rule, "another loss came", "leave it out")
-    if rank_by is not None and method.needs_cross_entropy and method.correction != "none":
-        rule = f"the floor of {type(method).__name__} is that of the corrected loss itself"
-        raise checks.refuse("rank_by", rule, "another loss came", "leave it out, or give floor=")
-    plain(rank_by)
+    checks.flag("per_class", per_class)
+    if rank_by is not None:
+        method.require_ranking()
+        plain(rank_by)
 
 
 def reads_signs(method: Method) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sigua import Known, Method, NonNegative, Split, checks
+from sigua import Known, Method, Split, checks
 from sigua.conditions import may_read_marks
 from sigua_torch._losses import class_dim, is_index
 
@@ -55,19 +55,13 @@ def _ranking(method: Method, rank_by: Any) -> None:
         advice = "give a loss with reduction='none'"
         came = f"a {type(rank_by).__name__} came"
         raise checks.refuse("rank_by", "must be callable", came, advice)
-    if isinstance(method.condition, NonNegative):
-        rule = "NonNegative judges the corrected loss itself"
-        raise checks.refuse("rank_by", rule, "another loss came", "leave it out")
-    if method.needs_cross_entropy and method.correction != "none":
-        rule = f"the floor of {type(method).__name__} is that of the corrected loss itself"
-        raise checks.refuse("rank_by", rule, "another loss came", "leave it out, or give floor=")
+    method.require_ranking()
 
 
 def scope(per_class: Any, per_image: Any, sync: Any) -> None:
     """Refuse scopes that are no booleans, and images that are pooled."""
-    for name, value in (("per_class", per_class), ("per_image", per_image)):
-        if not isinstance(value, bool):
-            raise checks.refuse(name, "must be True or False", f"{value!r} came", "try True")
+    checks.flag("per_class", per_class)
+    checks.flag("per_image", per_image)
     if per_image and sync not in (None, False):
         rule = "an image is in one process, and nothing needs to be pooled"
         raise checks.refuse("per_image", rule, f"sync={sync!r} came too", "leave sync out")

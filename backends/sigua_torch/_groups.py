@@ -34,21 +34,22 @@ class GroupedBatch(HostBatch):
     def __init__(
         self, losses: Tensor, valid: Tensor | None, trusted: Any, sums: Any, groups: Groups
     ) -> None:
-        one = torch.ones_like(groups.of)
         self.groups = groups
-        self._sizes = groups.sums(one if valid is None else valid.long())
+        self._sizes = groups.sums(torch.ones_like(groups.of) if valid is None else valid.long())
         super().__init__(losses, self._of(self._sizes), trusted, sums)
-        # Groups lie one after the other, each in ascending order; those who take no part are last.
-        order = losses.masked_fill(losses.isnan(), INF).argsort()
-        order = order[groups.of[order].argsort(stable=True)]
-        self._ordered = losses.masked_fill(losses.isnan(), INF)[order]
-        members = groups.sums(one)
-        self._start = self._of(members.cumsum(0) - members)
+        self._ordered: Tensor | None = None
 
     def _of(self, per_group: Tensor) -> Tensor:
         return per_group.index_select(0, self.groups.of)
 
     def smallest(self, count: Any) -> Tensor:
+        if self._ordered is None:
+            # Groups lie one after the other, each ascending; those who take no part are last in it.
+            losses = self.losses.masked_fill(self.losses.isnan(), INF)
+            order = losses.argsort()
+            self._ordered = losses[order[self.groups.of[order].argsort(stable=True)]]
+            members = self.groups.sums(torch.ones_like(self.groups.of))
+            self._start = self._of(members.cumsum(0) - members)
         count = self.size.clamp(max=count)
         place = (self._start + count - 1).clamp(min=0, max=max(len(self._ordered) - 1, 0))
         return self._ordered[place].masked_fill(count == 0, -INF)

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from sigua import Method, TransitionMatrix
 from sigua.conditions import may_read_class_sums
-from sigua_torch._sparse import SparseRows, tables
+from sigua_torch._sparse import SparseRows, along, tables
 
 Base = Callable[[Tensor, Tensor], Tensor]
 
@@ -74,7 +74,7 @@ class Measure(NamedTuple):
             total = self._every_class(logits, self.base).sum(dim)
             return self.at_label(logits, target), total
         log_p = logits.log_softmax(dim)
-        weighted = log_p if self.weight is None else log_p * _along(self.weight, logits)
+        weighted = log_p if self.weight is None else log_p * along(self.weight, logits, dim)
         total = -weighted.sum(dim)
         if is_index(logits, target):
             loss = -weighted.gather(dim, target.unsqueeze(dim)).squeeze(dim)
@@ -129,7 +129,9 @@ class Correction(nn.Module):
         if self.sums is None:
             return None
         self._match(logits)
-        return measure.combined(logits, _along(self.sums, logits).expand_as(logits))
+        return measure.combined(
+            logits, along(self.sums, logits, class_dim(logits)).expand_as(logits)
+        )
 
     def _backward(
         self, measure: Measure, logits: Tensor, target: Tensor, T: TransitionMatrix
@@ -214,7 +216,7 @@ def _sparse_backward(
         return measure.combined(logits, inverse.dense(target, logits, dim))
     losses = -logits.log_softmax(dim)
     if measure.weight is not None:
-        losses = losses * _along(measure.weight, logits)
+        losses = losses * along(measure.weight, logits, dim)
     return inverse.dot(losses, target, dim)
 
 
@@ -244,10 +246,3 @@ def _mix(probabilities: Tensor, matrix: Tensor) -> Tensor:
     can_cast = torch.amp.is_autocast_available(device)
     with torch.autocast(device, enabled=False) if can_cast else nullcontext():
         return (probabilities.movedim(dim, -1) @ matrix).movedim(-1, dim)
-
-
-def _along(vector: Tensor, logits: Tensor) -> Tensor:
-    """Return a (k,) vector shaped to broadcast along the class dimension."""
-    shape = [1] * logits.ndim
-    shape[class_dim(logits)] = -1
-    return vector.view(shape)

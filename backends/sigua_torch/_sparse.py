@@ -44,14 +44,14 @@ class SparseRows(NamedTuple):
         """Return the product with x."""
         total = torch.zeros_like(x)
         for columns, values in zip(self.columns.unbind(1), self.values.unbind(1), strict=True):
-            total = total + _along(values, x, dim) * x.index_select(dim, columns)
+            total = total + along(values, x, dim) * x.index_select(dim, columns)
         return total
 
     def transposed_times(self, x: Tensor, dim: int) -> Tensor:
         """Return the transpose's product with x."""
         total = torch.zeros_like(x)
         for columns, values in zip(self.columns.unbind(1), self.values.unbind(1), strict=True):
-            total = total.index_add(dim, columns, _along(values, x, dim) * x)
+            total = total.index_add(dim, columns, along(values, x, dim) * x)
         return total
 
 
@@ -66,5 +66,6 @@ def tables(T: TransitionMatrix, kind: str) -> tuple[NDArray[np.int64] | None, ND
         return columns, matrix if kind == "backward" else np.log(matrix)
 
 
-def _along(vector: Tensor, x: Tensor, dim: int) -> Tensor:
+def along(vector: Tensor, x: Tensor, dim: int) -> Tensor:
+    """Return a (k,) vector shaped to broadcast along dimension `dim` of x."""
     return vector.view([-1 if i == dim else 1 for i in range(x.ndim)])

@@ -213,10 +213,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             self._warn_if_too_small(losses.numel())
             self._warn_if_forgotten()
         # An infinite loss says nothing; a NaN stays NaN, even times 0.
-        losses = losses.masked_fill(losses.detach() == INF, 0.0)
-        if self.reduction == "none":
-            return losses * weights.reshape(losses.shape)
-        return torch.dot(losses.reshape(-1), weights)
+        return self._reduce(losses.masked_fill(losses.detach() == INF, 0.0), weights)
 
     def _everyday(self, logits: Tensor, target: Tensor) -> Tensor | None:
         """Return the objective by the short way; None where only the general one will do."""
@@ -233,16 +230,19 @@ class SIGUALoss(nn.CrossEntropyLoss):
         measure = Measure(None, self.label_smoothing, None)
         correction, numbers = self._parts
         losses = correction.losses(measure, logits, target)
-        column = losses if losses.ndim == 1 else losses.reshape(-1)
-        found = self._flat(column.detach(), numbers.now(on_host=True))
+        found = self._flat(_flattened(losses).detach(), numbers.now(on_host=True))
         if found is None:
             return None
         numbers.advance()
         weights, codes = found
         self._select.found = codes, losses.shape
+        return self._reduce(losses, weights)
+
+    def _reduce(self, losses: Tensor, weights: Tensor) -> Tensor:
+        """Return the signed losses, or their sum; the weights are those of Eq. 3, (n,)."""
         if self.reduction == "none":
             return losses * weights.reshape(losses.shape)
-        return torch.dot(column, weights)
+        return torch.dot(_flattened(losses), weights)
 
     def _valid(self, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
         """Return which class indices take part; None if it is known that all do."""
