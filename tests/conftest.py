@@ -8,6 +8,8 @@ scikit-learn), trainers (torch, Keras and what examples/trainers needs). By defa
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,17 @@ def documented():
         return found
 
     return blocks
+
+
+@pytest.fixture(scope="session")
+def accuracies():
+    """Run an example, warnings being errors, and return what it prints: accuracies by name."""
+
+    def run(example):
+        command = [sys.executable, "-W", "error", example]
+        env = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return dict(re.findall(r"(\w+): (\d+\.\d)% of the test digits right", done.stdout))
+
+    return run

@@ -1,10 +1,6 @@
 """Accelerate prepares the network, and keeps the criterion's epoch in its checkpoints."""
 
 import importlib.util
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -31,12 +27,8 @@ def weights(net):
     return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
 
 
-def test_example_forgets_what_plain_training_memorises():
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", EXAMPLE]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = dict(re.findall(r"(\w+): (\d+\.\d)% of the test digits right", done.stdout))
+def test_example_forgets_what_plain_training_memorises(accuracies):
+    found = accuracies(EXAMPLE)
     assert list(found) == ["plain", "SIGUA"]
     assert float(found["SIGUA"]) > 85
     assert float(found["SIGUA"]) > float(found["plain"]) + 10

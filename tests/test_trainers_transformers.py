@@ -1,9 +1,5 @@
 """Hugging Face's Trainer takes the criterion as `compute_loss_func`."""
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,12 +67,8 @@ def weights(model):
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
-def test_example_forgets_what_plain_training_memorises():
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", EXAMPLE]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = dict(re.findall(r"(\w+): (\d+\.\d)% of the test digits right", done.stdout))
+def test_example_forgets_what_plain_training_memorises(accuracies):
+    found = accuracies(EXAMPLE)
     assert list(found) == ["plain", "SIGUA"]
     assert float(found["SIGUA"]) > 65
     assert float(found["SIGUA"]) > float(found["plain"]) + 8
