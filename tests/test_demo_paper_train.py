@@ -179,7 +179,7 @@ def test_memory_is_counted_as_accuracy_on_right_and_wrong_labels(tiny):
     trainer = train.Trainer(run, task)
     trainer.predict = lambda x: torch.full((len(x),), 3)
     y, intact = task.y.numpy(), task.intact.numpy()
-    found = {name: value.item() for name, value in trainer._measure().items()}
+    found = {name: value.item() for name, value in trainer.measure().items()}
     assert found["intact"] == pytest.approx(np.mean(y[intact] == 3))
     assert found["flipped"] == pytest.approx(np.mean(y[~intact] == 3))
     assert found["test"] == pytest.approx(0.1)
@@ -254,7 +254,7 @@ def test_steps_and_measurements_read_nothing_off_the_device(method):
     task = tasks.Task(x, y, y == 0, x, y, 10, None)
     trainer = train.Trainer(run, task)
     index, split = trainer.steps(trainer.begin())
-    assert trainer._measure()["test"].device.type == "meta"
+    assert trainer.measure()["test"].device.type == "meta"
     assert (split is not None) == trainer.selects
     if split is not None:
         train.selection(split, task.intact[index])
@@ -269,7 +269,7 @@ def test_figure_1s_steps_read_nothing_off_the_device_after_the_shift():
     trainer = train.Trainer(run, tasks.Task(x, y, y == 0, x, y, 10, None))
     trainer.epoch = 8
     trainer.steps(trainer.begin())
-    assert trainer._measure().keys() == {"test", "intact", "flipped"}
+    assert trainer.measure().keys() == {"test", "intact", "flipped"}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -348,10 +348,9 @@ def test_shared_minutes_give_every_run_its_part(tiny, tmp_path, monkeypatch):
     assert max(epochs) < 40
 
 
-def test_a_method_may_be_compared_with_plain_cross_entropy_in_cost(monkeypatch):
+def test_a_method_may_be_compared_with_plain_cross_entropy_in_cost():
     task = cost.random_task(600)
-    plain, own, ratio = cost.compare("SIGUA_SL", "sym-50", task)
-    assert min(plain, own, ratio) > 0
+    assert min(cost.compare("SIGUA_SL", "sym-50", task)) > 0
 
 
 def launch(*arguments):

@@ -135,14 +135,15 @@ def test_equals_the_reference(method, dtype, epoch):
 )
 @pytest.mark.parametrize("n", [40, 1500])
 @pytest.mark.parametrize("spoiler", [None, float("nan"), -float("inf")])
+@pytest.mark.parametrize("other", [0, 1], ids=["at the label", "at the other class"])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_the_short_way_equals_the_general_one(method, n, spoiler, reduction):
+def test_the_short_way_equals_the_general_one(method, n, spoiler, other, reduction):
     """With ties, NaN and inf; by a search per loss (n = 40) and by whole comparisons (n = 1500)."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randint(0, 30, (n, 2), generator=generator) / 8
     labels = torch.randint(0, 2, (n,), generator=generator)
     if spoiler is not None:
-        logits[7, labels[7]] = spoiler
+        logits[7, labels[7] ^ other] = spoiler
     for epoch in (0, 4, 10):
         short, general = (SIGUALoss(method, reduction=reduction) for _ in range(2))
         assert short._flat is not None

@@ -24,6 +24,7 @@ from sigua.conditions import may_read_class_sums
 from sigua_torch._sparse import SparseRows, along, tables
 
 Base = Callable[[Tensor, Tensor], Tensor]
+FEW_CLASSES = 100  # up to here copying whole rows costs less than operators saved
 
 
 def class_dim(logits: Tensor) -> int:
@@ -109,6 +110,7 @@ class Correction(nn.Module):
         super().__init__()
         self.kind = method.correction
         self.T = method.T
+        self._inverse: Tensor | None = None  # of symmetric noise with few classes, on the CPU
         self.asks_for_sums = self.kind == "backward" and may_read_class_sums(method.condition)
         self._make_tables(torch.float32, torch.device("cpu"))
 
@@ -123,6 +125,15 @@ class Correction(nn.Module):
             loss = -self._log_observed_at(logits, target, self.T)
             return loss if measure.weight is None else loss * measure.weight[target]
         return measure.at_label(self._log_observed(logits, self.T), target)
+
+    def losses_if_finite(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
+        """Return `losses` of everyday input, in fewer operators; NaN where one may be infinite."""
+        few = self.T is not None and self.T.num_classes <= FEW_CLASSES
+        if not few or self.kind != "backward" or self.matrix is not None or logits.ndim != 2:
+            return self.losses(measure, logits, target)
+        if self._inverse is None or self._inverse.dtype != logits.dtype:
+            self._inverse = torch.tensor(self.T.inverse, dtype=logits.dtype)
+        return measure.combined(logits, _rows(self._inverse, logits, target))
 
     def class_sums(self, measure: Measure, logits: Tensor) -> Tensor | None:
         """Return 1'T^-1 l per example, the left-hand side of Eq. 11; None if nobody asks."""
@@ -152,15 +163,16 @@ class Correction(nn.Module):
     def _log_observed_at(self, logits: Tensor, target: Tensor, T: TransitionMatrix) -> Tensor:
         """Return log [T'p]_y; it needs column y of T alone, and is exact however small p is."""
         dim = class_dim(logits)
+        if self.matrix is None:
+            on, off = T.entries
+            p = logits.softmax(dim) if off else logits.log_softmax(dim)
+            at_label = p.gather(dim, target.unsqueeze(dim)).squeeze(dim)
+            return ((on - off) * at_label + off).log() if off else at_label
         log_p = logits.log_softmax(dim)
-        if self.matrix is not None and self.columns is not None:
+        if self.columns is not None:
             columns, log_t = SparseRows(self.columns, self.matrix).at(target, dim)
             return _logsumexp(log_p.gather(dim, columns) + log_t, dim)
-        if self.matrix is not None:
-            return _logsumexp(log_p + _rows(self.matrix, logits, target), dim)
-        on, off = T.entries
-        log_p = log_p.gather(dim, target.unsqueeze(dim)).squeeze(dim)
-        return ((on - off) * log_p.exp() + off).log() if off else log_p
+        return _logsumexp(log_p + _rows(self.matrix, logits, target), dim)
 
     def _log_observed(self, logits: Tensor, T: TransitionMatrix) -> Tensor:
         """Return log(T'p), with the logits' shape; clamped at the smallest normal number."""

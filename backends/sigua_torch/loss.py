@@ -229,7 +229,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return None
         measure = Measure(None, self.label_smoothing, None)
         correction, numbers = self._parts
-        losses = correction.losses(measure, logits, target)
+        losses = correction.losses_if_finite(measure, logits, target)
         found = self._flat(_flattened(losses).detach(), numbers.now(on_host=True))
         if found is None:
             return None

@@ -59,7 +59,7 @@ class Trainer:
         """Train an epoch, measure, and count it."""
         start = time.perf_counter()
         index, split = self.steps(self.begin())
-        found = self._measure()
+        found = self.measure()
         if self.selects:
             found |= selection(split, self.task.intact[index])
         values = torch.stack(list(found.values())).tolist()  # the epoch's one wait for the device
@@ -115,7 +115,8 @@ class Trainer:
         self.net.eval()
         return torch.cat([self.forward(part).argmax(1) for part in x.split(EVALUATE)])
 
-    def _measure(self) -> dict[str, Tensor]:
+    def measure(self) -> dict[str, Tensor]:
+        """Return the accuracies: on the test data and, where the run asks, of what is learnt."""
         task = self.task
         found = {"test": (self.predict(task.x_test) == task.y_test).float().mean()}
         if self.run.memory:
