@@ -100,6 +100,19 @@ def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
     return array
 
 
+def floats(name: str, value: Any) -> NDArray[np.float64]:
+    """Return numbers as an array of float64, not copied if they are one.
+
+    Raises:
+        ValueError: a word among them, rows of different lengths, or what is no array.
+    """
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        advice = "look at its entries"
+        raise refuse(name, "must be an array of numbers", str(error), advice) from None
+
+
 def probabilities(name: str, value: Any) -> NDArray[np.float64]:
     """Return probabilities of shape (n, k), k >= 2, as a new float64 array with rows summing to 1.
 
@@ -108,7 +121,7 @@ def probabilities(name: str, value: Any) -> NDArray[np.float64]:
     Raises:
         ValueError: another shape, no row, an entry outside [0, 1] or NaN, another sum.
     """
-    array = np.asarray(value, dtype=np.float64)
+    array = floats(name, value)
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
         rule = "must have shape (n, k), a row per example and a column per class"
         raise refuse(name, rule, f"shape {array.shape} came", "give predict_proba's output")
@@ -144,7 +157,7 @@ def margins(name: str, value: Any) -> NDArray[np.float64]:
 def _per_example(
     name: str, value: Any, low: float, high: float, advice: str
 ) -> NDArray[np.float64]:
-    array = np.asarray(value, dtype=np.float64)
+    array = floats(name, value)
     if array.ndim not in (1, 2) or array.size == 0:
         rule = "must have shape (n,), or (epochs, n)"
         raise refuse(name, rule, f"shape {array.shape} came", "give an entry per example")

@@ -97,7 +97,7 @@ def _times_inverse(row: Floats, T: TransitionMatrix) -> Floats:
 
 
 def _distribution(name: str, value: ArrayLike, k: int) -> Floats:
-    array = np.asarray(value, dtype=np.float64)
+    array = checks.floats(name, value)
     if array.shape != (k,):
         came = f"shape {array.shape} came"
         raise checks.refuse(name, f"must have shape ({k},)", came, "give an entry per class")

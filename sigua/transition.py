@@ -116,7 +116,7 @@ class TransitionMatrix(Kept):
         """
         if is_sparse(noise_matrix):
             return cls(noise_matrix.transpose())
-        return cls(np.asarray(noise_matrix, dtype=np.float64).T)
+        return cls(checks.floats("noise_matrix", noise_matrix).T)
 
     @cached_property
     def _rows(self) -> Matrix:

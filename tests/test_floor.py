@@ -147,6 +147,8 @@ def test_a_floor_may_follow_the_epoch():
         (lambda: NoiseFloor(float("inf")), "floor: must be a number"),
         (lambda: NoiseFloor(None), "floor: must be a number"),
         (lambda: sigua.sigua_nf(1.5, 10), "noise_rate: must be a number"),
+        (lambda: sigua.noise_floor(0.5, 3, prior="abc"), "^prior: must be an array of numbers"),
+        (lambda: sigua.noise_floor(0.5, 3, observed=[[1], 2, 3]), "^observed: must be an array"),
         (lambda: sigua.sigua_nf(0.5, 1), "num_classes: must be a whole number"),
         (lambda: sigua.sigua_fc(SKEWED.rows), "T: must be a TransitionMatrix"),
         (lambda: sigua.sigua_fc(SKEWED, floor=-1), "floor: must be a number"),

@@ -29,6 +29,7 @@ LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
         ((LOGITS[:, :7], LABELS, 0, sigua.sigua_bc(PAIR)), {}, ["T has 10", "logits have 7"]),
         ((LOGITS, LABELS, -1, SL), {}, ["epoch", "[0, inf)", "-1 came"]),
         ((LOGITS, LABELS, None, SL), {}, ["epoch", "None came"]),
+        ((LOGITS, LABELS, (0.1, 1.0), SL), {}, ["epoch", "length 3", "length 2 came"]),
         ((LOGITS, LABELS, jnp.float32(jnp.nan), SL), {}, ["epoch", "nan came"]),
         ((LOGITS, LABELS, 0, SL), {"where": LABELS}, ["where", "bool(6,)", "int32(6,) came"]),
         ((LOGITS, LABELS, 0, SL), {"where": LABELS[:5] > 2}, ["where", "bool(5,) came"]),

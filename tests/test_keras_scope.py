@@ -143,3 +143,7 @@ def test_what_does_not_fit_is_refused(make):
         make(floor, rank_by="mse")
     with pytest.raises(ValueError, match="loss: must be a plain one"):
         make(SL, rank_by=SIGUALoss(SL))
+    with pytest.raises(ValueError, match=r"^rank_by: must be a loss of Keras .* 'ce2' came"):
+        make(SL, rank_by="ce2")
+    with pytest.raises(ValueError, match=r"^loss: must be a loss of Keras .* 3 came"):
+        SIGUALoss(SL, loss=3)

@@ -469,12 +469,17 @@ def test_regression_forgets_outliers():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (partial(losses.generalized_cross_entropy, q=1.5), r"^q: must lie in \[0, 1\], but 1.5"),
-        (partial(losses.symmetric_cross_entropy, alpha=-1), "^alpha: must lie in"),
-        (partial(losses.symmetric_cross_entropy, log_zero=1.0), "^log_zero: must lie in"),
-        (partial(losses.bootstrapping, beta=2), "^beta: must lie in"),
-        (partial(losses.focal, gamma=-1), "^gamma: must lie in"),
+        (
+            partial(losses.generalized_cross_entropy, q=1.5),
+            r"^q: must be a number in \[0, 1\], but 1.5",
+        ),
+        (partial(losses.generalized_cross_entropy, q="a"), r"^q: must be a number in .* 'a' came"),
+        (partial(losses.symmetric_cross_entropy, alpha=-1), "^alpha: must be a number in"),
+        (partial(losses.symmetric_cross_entropy, log_zero=1.0), "^log_zero: must be a number in"),
+        (partial(losses.bootstrapping, beta=2), "^beta: must be a number in"),
+        (partial(losses.focal, gamma=-1), "^gamma: must be a number in"),
         (partial(losses.huber, delta=0), "^delta: must be a number above 0, but 0 came"),
+        (partial(losses.huber, delta="a"), "^delta: must be a number"),
         (partial(losses.log_sum, epsilon=0), "^epsilon: must be a number above 0"),
     ],
 )

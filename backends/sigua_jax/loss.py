@@ -88,7 +88,7 @@ def _decide(
     losses = _losses(method, log_p, labels)
     ranked = jax.lax.stop_gradient(jnp.where(where, losses, jnp.inf))
     batch = Batch(ranked, where.sum(), trusted, lambda: _class_sums(method, log_p))
-    gamma, *numbers = epoch if isinstance(epoch, tuple) else _numbers(method, epoch)
+    gamma, *numbers = _numbers(method, epoch)
     return gamma, losses, batch, choose(method.condition, batch, tuple(numbers))
 
 
@@ -149,6 +149,12 @@ def _dot(rows: Array, log_p: Array) -> Array:
 
 def _numbers(method: Method, epoch: Any) -> tuple[Any, ...]:
     """Return `method.at(epoch)`; of a traced epoch, from a table with a row per epoch."""
+    if isinstance(epoch, tuple):
+        length = len(method.at(0))
+        if len(epoch) != length:
+            rule = f"must be method.at(t), which has length {length}, or a number t"
+            raise checks.refuse("epoch", rule, f"length {len(epoch)} came", "give method.at(t)")
+        return epoch
     if not isinstance(epoch, jax.core.Tracer):
         return method.at(epoch.item() if hasattr(epoch, "item") else epoch)
     if not jnp.issubdtype(epoch.dtype, jnp.integer) or method.horizon == jnp.inf:

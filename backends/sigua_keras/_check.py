@@ -10,6 +10,7 @@ import numpy as np
 
 from sigua import Known, Method, SmallLoss, checks
 from sigua.conditions import may_read_marks
+from sigua_keras._losses import is_alias
 
 _MARKS = "pass sample_weight=np.where(trusted, 1.0, -1.0)"
 
@@ -30,12 +31,24 @@ def plain(loss: Any) -> None:
         raise checks.refuse("loss", rule, "a SIGUALoss came, which is SIGUA's already", advice)
 
 
+def known(name: str, loss: Any) -> None:
+    """Raise ValueError for what `keras.losses.get` would refuse in the first step."""
+    try:
+        found = is_alias(loss) or keras.losses.get(loss)
+    except (TypeError, ValueError):
+        found = None
+    if not found:
+        rule, advice = "must be a loss of Keras or its name", "such as 'categorical_crossentropy'"
+        raise checks.refuse(name, rule, f"{loss!r} came", advice)
+
+
 def ranking(method: Method, per_class: Any, rank_by: Any) -> None:
     """Refuse a ranking that does not fit."""
     checks.flag("per_class", per_class)
     if rank_by is not None:
         method.require_ranking()
         plain(rank_by)
+        known("rank_by", rank_by)
 
 
 def reads_signs(method: Method) -> bool:

@@ -53,20 +53,20 @@ def label_index(y_true: Tensor, y_pred: Tensor) -> Tensor:
 
 def resolve(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Loss:
     """Return a loss object or function for what was given to `compile`."""
-    if not _is_alias(loss):
+    if not is_alias(loss):
         return keras.losses.get(loss)
     if y_pred.shape[-1] == 1:
         return _BINARY
     return _DENSE if is_dense(y_true, y_pred) else _SPARSE
 
 
-def _is_alias(loss: Loss) -> bool:
+def is_alias(loss: Loss) -> bool:
     return str(loss).lower() in ("crossentropy", "ce")
 
 
 def require_cross_entropy(loss: Loss, y_pred: Tensor) -> None:
     """Raise ValueError for another loss: the computed noise floors are cross-entropy's alone."""
-    if not _is_alias(loss) and not is_cross_entropy(keras.losses.get(loss), y_pred):
+    if not is_alias(loss) and not is_cross_entropy(keras.losses.get(loss), y_pred):
         rule = "the floor of this method is that of plain cross-entropy, without label smoothing"
         advice = "compile with cross-entropy, or give a floor: custom(NoiseFloor(...))"
         raise checks.refuse("loss", rule, f"{loss!r} came", advice)

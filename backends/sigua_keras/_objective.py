@@ -148,6 +148,8 @@ class Objective:
         ranking: Ranking,
     ) -> None:
         _check.ranking(method, *ranking)
+        if loss is not None:
+            _check.known("loss", loss)
         self.ranking = ranking
         self.method, self.output, self.loss = method, output, loss
         self.correction = Correction(method)

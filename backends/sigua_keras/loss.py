@@ -55,6 +55,7 @@ class SIGUALoss(keras.losses.Loss):
             raise checks.refuse("reduction", rule, came, "use 'sum_over_batch_size'")
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.method, self.loss = method, loss
+        _check.known("loss", loss)
         _check.ranking(method, per_class, rank_by)
         self._ranking = Ranking(per_class, rank_by)
         self._correction = Correction(method)

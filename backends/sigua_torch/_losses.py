@@ -128,11 +128,11 @@ class Correction(nn.Module):
 
     def losses_if_finite(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
         """Return `losses` of everyday input, in fewer operators; NaN where one may be infinite."""
-        few = self.T is not None and self.T.num_classes <= FEW_CLASSES
-        if not few or self.kind != "backward" or self.matrix is not None or logits.ndim != 2:
+        T, tabled = self.T, self.kind != "backward" or self.matrix is not None
+        if T is None or tabled or T.num_classes > FEW_CLASSES or logits.ndim != 2:
             return self.losses(measure, logits, target)
         if self._inverse is None or self._inverse.dtype != logits.dtype:
-            self._inverse = torch.tensor(self.T.inverse, dtype=logits.dtype)
+            self._inverse = torch.tensor(T.inverse, dtype=logits.dtype)
         return measure.combined(logits, _rows(self._inverse, logits, target))
 
     def class_sums(self, measure: Measure, logits: Tensor) -> Tensor | None:

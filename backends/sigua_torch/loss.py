@@ -60,7 +60,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         per_image: for (N, k, d1, ...), select within each of the N apart, not over them all.
         rank_by: the loss per example that decides, if it is not the one that is optimised: a
             function of (input, target), such as `nn.CrossEntropyLoss(reduction="none")` beside
-            `label_smoothing` or `base`.
+            `label_smoothing` or `base`. Beside a sigmoid that was made a softmax it is given that.
         sync: select over the mini-batches of all processes of torch.distributed: True, a process
             group, or `sigua_torch.Pool(group, largest=...)`; every process must then call the
             criterion at every step, one without examples, too. By default each process selects

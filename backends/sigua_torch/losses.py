@@ -51,7 +51,7 @@ def generalized_cross_entropy(
     >>> generalized_cross_entropy(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), q=1.0)
     tensor([0.5000])
     """
-    _within("q", q, 0, 1, "0.7 is the paper's")
+    checks.number("q", q, 0, 1, "0.7 is the paper's")
 
     def loss(log_p: Tensor) -> Tensor:
         return -(q * log_p).expm1() / q if q else -log_p
@@ -85,9 +85,9 @@ def symmetric_cross_entropy(
     Raises:
         ValueError: a parameter out of range, or shapes that do not fit.
     """
-    _within("alpha", alpha, 0, float("inf"), "0.1 is the paper's for CIFAR-10")
-    _within("beta", beta, 0, float("inf"), "1.0 is the paper's for CIFAR-10")
-    _within("log_zero", log_zero, -80, 0, "-4.0 is the default")
+    checks.number("alpha", alpha, 0, float("inf"), "0.1 is the paper's for CIFAR-10")
+    checks.number("beta", beta, 0, float("inf"), "1.0 is the paper's for CIFAR-10")
+    checks.number("log_zero", log_zero, -80, 0, "-4.0 is the default")
     _check_shapes(input, target)
     if is_index(input, target):
 
@@ -125,7 +125,7 @@ def bootstrapping(
         ValueError: beta outside [0, 1], or shapes that do not fit.
     """
     beta = (0.8 if hard else 0.95) if beta is None else beta
-    _within("beta", beta, 0, 1, "0.95 for soft and 0.8 for hard are the paper's")
+    checks.number("beta", beta, 0, 1, "0.95 for soft and 0.8 for hard are the paper's")
     _check_shapes(input, target)
     dim = class_dim(input)
     log_p = input.log_softmax(dim)
@@ -151,7 +151,7 @@ def focal(input: Tensor, target: Tensor, gamma: float = 2.0, ignore_index: int =
     Raises:
         ValueError: gamma below 0, or shapes that do not fit.
     """
-    _within("gamma", gamma, 0, float("inf"), "2.0 is the paper's")
+    checks.number("gamma", gamma, 0, float("inf"), "2.0 is the paper's")
 
     def loss(log_p: Tensor) -> Tensor:
         limits = torch.finfo(log_p.dtype)
@@ -248,12 +248,6 @@ def _check_shapes(input: Tensor, target: Tensor) -> None:
         raise checks.refuse("target", "indices must be integers", f"{target.dtype} came", advice)
 
 
-def _within(name: str, value: float, low: float, high: float, advice: str) -> None:
-    if not low <= value <= high:
-        rule = f"must lie in [{low:g}, {high:g}]"
-        raise checks.refuse(name, rule, f"{value!r} came", advice)
-
-
 def _positive(name: str, value: float, advice: str) -> None:
-    if not 0 < value < float("inf"):
+    if checks.number(name, value, 0, float("inf"), advice) == 0:
         raise checks.refuse(name, "must be a number above 0", f"{value!r} came", advice)
