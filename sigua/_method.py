@@ -114,6 +114,9 @@ class Method:
         """Return a method that names its parts, or raise ValueError on anything else."""
         if not isinstance(value, Method) or type(value) is Method:
             came, advice = f"a {type(value).__name__} came", "try sigua.sigua_sl(...)"
+            if callable(value):
+                name = getattr(value, "__name__", "a function")
+                came, advice = f"{name} itself came", f"call it: {name}(...)"
             raise checks.refuse("method", "must be a method of sigua", came, advice)
         return value
 

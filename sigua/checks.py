@@ -104,11 +104,11 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
     """Return numbers as an array of float64, not copied if they are one.
 
     Raises:
-        ValueError: a word among them, rows of different lengths, or what is no array.
+        ValueError: a word among them, rows of different lengths, a tensor with gradient.
     """
     try:
         return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last is PyTorch's
         advice = "look at its entries"
         raise refuse(name, "must be an array of numbers", str(error), advice) from None
 

@@ -116,7 +116,14 @@ class TransitionMatrix(Kept):
         """
         if is_sparse(noise_matrix):
             return cls(noise_matrix.transpose())
-        return cls(checks.floats("noise_matrix", noise_matrix).T)
+        rows = checks.floats("noise_matrix", noise_matrix).T
+        sums = rows.sum(axis=-1)
+        if rows.ndim == 2 and not np.allclose(sums, 1, atol=1e-6):
+            i = int(np.abs(sums - 1).argmax())
+            advice = "if its rows do, give TransitionMatrix(noise_matrix)"
+            came = f"column {i} sums to {sums[i]:.6g}"
+            raise checks.refuse("noise_matrix", "each column must sum to 1", came, advice)
+        return cls(rows)
 
     @cached_property
     def _rows(self) -> Matrix:

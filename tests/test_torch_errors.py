@@ -22,6 +22,14 @@ LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
         (SL, {"reduction": "average"}, ["reduction", "'average'", "'mean'"]),
         (SL, {"label_smoothing": 1.5}, ["label_smoothing", "[0, 1]", "1.5"]),
         (SL, {"base": "focal"}, ["base", "callable", "str"]),
+        (
+            SL,
+            {"base": torch.nn.MSELoss},
+            ["base", "class MSELoss came", "MSELoss(reduction='none')"],
+        ),
+        (SL, {"rank_by": torch.nn.MSELoss}, ["rank_by", "class MSELoss came"]),
+        (SL, {"base": sigua.losses.huber}, ["base", "NumPy's huber", "sigua_torch.losses.huber"]),
+        (sigua.sigua_sl, {}, ["method", "sigua_sl itself came", "call it: sigua_sl(...)"]),
         (SL, {"base": len, "weight": torch.ones(10)}, ["weight", "belongs to cross-entropy"]),
         (SL, {"base": len, "label_smoothing": 0.1}, ["label_smoothing", "belongs"]),
         (NF, {"label_smoothing": 0.1}, ["label_smoothing", "sigua_nf", "NoiseFloor"]),
@@ -51,7 +59,7 @@ def test_constructor_refuses(method, options, words):
 @pytest.mark.parametrize(
     ("method", "arguments", "words"),
     [
-        (SL, (LOGITS, LABELS + 5), ["target", "[0, 10)", "target[5] is 10"]),
+        (SL, (LOGITS, LABELS + 5), ["target", "[0, 10)", "target[5] is 10", "from 0"]),
         (SL, (LOGITS, LABELS - 1), ["target", "target[0] is -1", "ignore_index"]),
         (sigua.sigua_bc(PAIR), (LOGITS, LABELS - 1), ["target[0] is -1"]),
         (SL, (torch.zeros(6), LABELS), ["class dimension"]),
@@ -68,6 +76,9 @@ def test_constructor_refuses(method, options, words):
         (SL, (LOGITS, LABELS.numpy()), ["target", "torch tensor", "ndarray came"]),
         (SL, (LOGITS, None), ["target", "torch tensor", "NoneType came"]),
         (SL, (LOGITS[:, :1], LOGITS[:, :1]), ["input", "two classes", "BCEWithLogitsLoss"]),
+        (SL, (torch.zeros(6), LABELS % 2 * 1.0), ["target", "target sums to 3", "BCEWithLogits"]),
+        (SL, (LOGITS, torch.eye(10)[:6] * 100), ["target", "sum to 1", "target[0] sums to 100"]),
+        (SL, (LOGITS[:, :2], torch.tensor([[2.0, -1]] * 6)), ["target", "entry of all: -1"]),
         (SL, (LOGITS, LABELS, None, -1), ["num_items_in_batch", "[0, inf)", "-1 came"]),
         (SL, (LOGITS, LABELS, None, 0), ["num_items_in_batch", "positive"]),
         (SL, (LOGITS, LABELS, None, True), ["num_items_in_batch", "True came"]),
@@ -234,3 +245,13 @@ def test_the_adapter_imports_no_other_adapter():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_without_lightning_the_import_says_what_to_install():
+    """Under neither of its names."""
+    code = "import sys; sys.modules['lightning'] = sys.modules['pytorch_lightning'] = None\n"
+    code += "import sigua_torch.lightning"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "ModuleNotFoundError: sigua_torch.lightning needs Lightning" in done.stderr
+    assert "pip install lightning" in done.stderr

@@ -30,8 +30,10 @@ def options(
         class_weights(weight)
     checks.choice("reduction", reduction, ("mean", "sum", "none"))
     checks.number("label_smoothing", smoothing, 0, 1, "0 turns it off")
+    _own_loss("base", base)
+    _own_loss("rank_by", rank_by)
     if rank_by is not None:
-        _ranking(method, rank_by)
+        method.require_ranking()
     elif method.needs_cross_entropy and (base is not None or smoothing):
         name = "base" if base is not None else "label_smoothing"
         rule = f"the floor of {type(method).__name__} is that of plain cross-entropy"
@@ -42,20 +44,22 @@ def options(
         raise checks.refuse(name, rule, "another loss was asked for", advice)
     if base is None:
         return
-    if not callable(base):
-        advice = "give a function of (input, target), or a loss with reduction='none'"
-        raise checks.refuse("base", "must be callable", f"a {type(base).__name__} came", advice)
     if weight is not None or smoothing:
         name = "weight" if weight is not None else "label_smoothing"
         raise checks.refuse(name, "belongs to cross-entropy", "base= came too", "give it to base")
 
 
-def _ranking(method: Method, rank_by: Any) -> None:
-    if not callable(rank_by):
-        advice = "give a loss with reduction='none'"
-        came = f"a {type(rank_by).__name__} came"
-        raise checks.refuse("rank_by", "must be callable", came, advice)
-    method.require_ranking()
+def _own_loss(name: str, loss: Any) -> None:
+    """Refuse what cannot be called with tensors."""
+    if loss is not None and not callable(loss):
+        advice = "give a function of (input, target), or a loss with reduction='none'"
+        raise checks.refuse(name, "must be callable", f"a {type(loss).__name__} came", advice)
+    if isinstance(loss, type):
+        came, advice = f"the class {loss.__name__} came", f"give {loss.__name__}(reduction='none')"
+        raise checks.refuse(name, "must be a loss, ready to be called", came, advice)
+    if getattr(loss, "__module__", None) == "sigua.losses":
+        came, advice = f"NumPy's {loss.__name__} came", f"use sigua_torch.losses.{loss.__name__}"
+        raise checks.refuse(name, "must be a loss of tensors", came, advice)
 
 
 def scope(per_class: Any, per_image: Any, sync: Any) -> None:
@@ -133,7 +137,22 @@ def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
         where = ", ".join(map(str, place))
         came = f"target[{where}] is {target[place].item()}"
         rule = f"class indices must lie in [0, {num_classes})"
-        raise checks.refuse("target", rule, came, "set ignore_index if it marks missing labels")
+        raise checks.refuse(
+            "target", rule, came, "number the classes from 0; ignore_index marks missing labels"
+        )
+
+
+def probabilities(target: Tensor, dim: int) -> None:
+    """Refuse class probabilities that are none; reads the target."""
+    sums = target.sum(dim)
+    wrong = ~((sums - 1).abs() <= 0.02) | (target < 0).any(dim)  # bfloat16 rounds that much
+    if wrong.any():
+        place = tuple(wrong.nonzero()[0].tolist())
+        where = f"target[{', '.join(map(str, place))}]" if place else "target"
+        came = f"{where} sums to {sums[place].item():g} (least entry of all: {target.min():g})"
+        rule = "class probabilities must sum to 1, from 0 up"
+        advice = "give class indices; with a logit per label, base=nn.BCEWithLogitsLoss(...)"
+        raise checks.refuse("target", rule, came, advice)
 
 
 def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None:

@@ -12,7 +12,15 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "lightning":
         raise
-    from pytorch_lightning.callbacks import Callback
+    try:
+        from pytorch_lightning.callbacks import Callback
+    except ModuleNotFoundError as other:
+        if other.name != "pytorch_lightning":
+            raise
+        message = (
+            "sigua_torch.lightning needs Lightning, which is not installed: pip install lightning"
+        )
+        raise ModuleNotFoundError(message, name="lightning") from error
 
 from sigua_torch.loss import SIGUALoss
 

@@ -192,6 +192,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         _check.items(num_items_in_batch)
         on_host = input.device.type == "cpu" and not torch.compiler.is_compiling()
         valid = self._valid(input, target, on_host)
+        if target.is_floating_point() and self.base is None and (on_host or self.check_labels):
+            _check.probabilities(target, class_dim(input))
         if not (self.training and torch.is_grad_enabled()):
             return self._plain(input, target, valid, num_items_in_batch)
         if input.dtype in (torch.float16, torch.bfloat16):
