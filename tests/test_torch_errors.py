@@ -249,8 +249,10 @@ def test_the_adapter_imports_no_other_adapter():
 
 def test_without_lightning_the_import_says_what_to_install():
     """Under neither of its names."""
-    code = "import sys; sys.modules['lightning'] = sys.modules['pytorch_lightning'] = None\n"
-    code += "import sigua_torch.lightning"
+    code = "import sys\nclass Without:\n    def find_spec(self, name, *rest):\n"
+    code += "        if name in ('lightning', 'pytorch_lightning'):\n"
+    code += "            raise ModuleNotFoundError(name, name=name)\n"
+    code += "sys.meta_path.insert(0, Without())\nimport sigua_torch.lightning"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "ModuleNotFoundError: sigua_torch.lightning needs Lightning" in done.stderr
