@@ -170,7 +170,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             input: logits, float, (k,), (N, k) or (N, k, d1, ...); or a mapping with "logits" or an
                 object with `.logits`, as Hugging Face's models return, and there (N, length, k)
                 for a target (N, length), too.
-            target: class indices, or probabilities of the input's shape.
+            target: class indices, or probabilities of the input's shape, which sum to 1.
             trusted: bool, with a loss's shape, or a `sigua.Split` of two, for `sigua.Known`.
             num_items_in_batch: what "mean" divides by, instead of the examples at hand: with
                 gradient accumulation, the size of the whole accumulated batch.
