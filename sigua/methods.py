@@ -229,6 +229,9 @@ class sigua_nf(_OnNoiseFloor):
 class sigua_fc(_OnNoiseFloor):
     """Forward correction that climbs while its mini-batch mean is below the noise floor (ours).
 
+    For a T to trust: an estimate that says more noise than there is sets the floor too high, and
+    punishes. One that is too low is forward correction.
+
     Args:
         T: the transition matrix.
         gamma: how fast to climb, in [0, 1]; 0 stops at the floor.
