@@ -141,9 +141,15 @@ def draw_long(rows: list[Row], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-EXPLAINED = f"""Accuracy on clean
-test data in %, mean of the last {LAST} epochs; ± is the standard deviation over three seeds, and
-where there is none, one was run. Bold: the best of a row, ours or not."""
+EXPLAINED = f"""Accuracy on clean test data in %,
+mean of the last {LAST} epochs; ± is the standard deviation over the seeds, and where there is none,
+one was run. Bold: the best of a row, ours or not."""
+
+
+def seeds(rows: list[Row]) -> str:
+    """Say how many seeds the networks were trained with."""
+    nets = sorted({row["settings"]["net"] for row in rows})
+    return ", ".join(f"{net} {len({row['seed'] for row in of(rows, net=net)})}" for net in nets)
 
 
 def report(rows: list[Row], folder: Path) -> None:
@@ -156,7 +162,8 @@ def report(rows: list[Row], folder: Path) -> None:
     }
     text = "\n\n".join(f"## {title}\n\n{make(rows)}" for title, make in tables.items())
     machines = sorted({f"{row['machine']}, torch {row['torch']}" for row in rows})
-    head = f"# Tables of the noise floor\n\nTrained on: {'; '.join(machines)}. {EXPLAINED}\n\n"
+    made = f"Trained on: {'; '.join(machines)}. Seeds: {seeds(rows)}."
+    head = f"# Tables of the noise floor\n\n{made} {EXPLAINED}\n\n"
     (folder / "tables.md").write_text(head + text + "\n", encoding="utf-8")
     draw_sensitivity(rows, folder / "sensitivity.png")
     draw_long(rows, folder / "long.png")
