@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sigua import _sparse, _sparse_inverse, checks
 from sigua._kept import Kept
 from sigua._sparse import Csr, Matrix, Padded
-from sigua._stochastic import from_dense, from_sparse, is_sparse, refuse_above
+from sigua._stochastic import ROUNDING, from_dense, from_sparse, is_sparse, refuse_above
 
 MAX_DENSE = 10_000
 """The most classes for which a sparse or symmetric T becomes a k x k array, of 0.8 GB."""
@@ -116,14 +116,15 @@ class TransitionMatrix(Kept):
         """
         if is_sparse(noise_matrix):
             return cls(noise_matrix.transpose())
-        rows = checks.floats("noise_matrix", noise_matrix).T
-        sums = rows.sum(axis=-1)
-        if rows.ndim == 2 and not np.allclose(sums, 1, atol=1e-6):
-            i = int(np.abs(sums - 1).argmax())
+        matrix = checks.floats("noise_matrix", noise_matrix)
+        sums = matrix.sum(axis=0) if matrix.ndim == 2 else np.ones(1)
+        off = np.abs(sums - 1)
+        if (off > ROUNDING).any():
+            i = int(off.argmax())
             advice = "if its rows do, give TransitionMatrix(noise_matrix)"
             came = f"column {i} sums to {sums[i]:.6g}"
             raise checks.refuse("noise_matrix", "each column must sum to 1", came, advice)
-        return cls(rows)
+        return cls(matrix.T)
 
     @cached_property
     def _rows(self) -> Matrix:

@@ -144,9 +144,17 @@ def test_a_condition_number_just_below_the_bound_is_taken():
     assert np.linalg.cond(T.rows) == pytest.approx(5000, rel=1e-3)
 
 
+def test_what_is_no_matrix_is_refused_by_from_cleanlab_too():
+    for value in (0.5, [0.5, 0.5]):
+        with pytest.raises(ValueError, match=r"^rows: must be a square matrix, but shape"):
+            TransitionMatrix.from_cleanlab(value)
+
+
 def test_rows_given_to_from_cleanlab_are_told_to_go_elsewhere():
     with pytest.raises(ValueError, match=r"^noise_matrix: each column .* give TransitionMatrix\("):
         TransitionMatrix.from_cleanlab([[0.9, 0.1], [0.2, 0.8]])
+    with pytest.raises(ValueError, match=r"^noise_matrix: each column .* column 0 sums to"):
+        TransitionMatrix.from_cleanlab([[0.900005, 0.2], [0.1, 0.8]])
 
 
 BAD_ARGUMENTS = {
