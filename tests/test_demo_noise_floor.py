@@ -50,3 +50,20 @@ def test_every_method_trains_and_a_second_run_has_nothing_to_do(folder, tmp_path
     assert study("run", folder, tmp_path, *options) == rows
     study("report", folder, tmp_path, *options)
     assert "| sym-20 |" in (tmp_path / "tables.md").read_text()
+
+
+def test_runs_on_more_images_have_a_table_of_their_own(folder, tmp_path):
+    """Their accuracies, 90 %, are in no mean with those of the other runs, 50 %."""
+    rows = [
+        {"study": "table", "data": "mnist", "noise": "sym-50", "method": method, "seed": 0}
+        | {"told": "truth", "accuracy": [accuracy] * 20, "machine": "any", "torch": "any"}
+        | {"settings": {"net": "mlp", "epochs": 20, "batch": 128, "decay": True, "images": images}}
+        for images, accuracy in [(20_000, 50.0), (60_000, 90.0)]
+        for method in ["standard", "forward", "floor on CE", "floor on forward"]
+    ]
+    (tmp_path / "runs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    study("report", folder, tmp_path)
+    _, few, more = (tmp_path / "tables.md").read_text().split("### mnist, mlp, ")
+    many, _, others = more.partition("## Told")
+    means = [("50.0" in part, "90.0" in part) for part in (few, many, others)]
+    assert means == [(True, False), (False, True), (True, False)]

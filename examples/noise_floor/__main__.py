@@ -6,11 +6,12 @@
 
 `run` trains small networks on 20,000 images with wrong labels and appends a JSON line for each;
 what is in the file already is not trained again. Studies: `table` (all methods on all noises, MLP),
-`cnn` (the same on a small CNN), `estimates` (with the eps and T that `estimate` found),
-`sensitivity` (eps off by 10 and 20 %), `batches`, `long` (100 epochs without decay), `held-out` (a
-floor learned from labels that are not trained on). A run of the MLP takes some 10 seconds on a CPU
-core (`--jobs` takes several); a GPU trains `--together` networks side by side. `report` makes the
-tables and pictures. A folder holds the data set's four files as published.
+`cnn` (the same on a small CNN), `all-images` (the same MLP on all 60,000), `estimates` (with the
+eps and T that `estimate` found), `sensitivity` (eps off by 10 and 20 %), `batches`, `long` (100
+epochs without decay), `held-out` (a floor learned from labels that are not trained on). A run of
+the MLP takes some 10 seconds on a CPU core (`--jobs` takes several); a GPU trains `--together`
+networks side by side. `report` makes the tables and pictures. A folder holds the data set's four
+files as published.
 
 Needs torch, scikit-learn, joblib, matplotlib, rich and sigua.
 """
@@ -33,17 +34,16 @@ from joblib import Parallel, delayed
 from report import report
 from rich.progress import track
 from studies import NOISES, HeldOut, Noise, Run, corrupt, make_criterion, misjudged, studies
-from train import Images, Training, train
+from train import Images, Settings, Training, train
 
 import sigua
 
-USED = 20_000  # images to train on, so that all of it takes two cores two hours
 HELD_OUT = 2000  # of these, noisy labels that a learned floor is read from
 RESULTS = Path(__file__).parent / "results"
 
 
 @cache
-def load(folder: Path) -> tuple[np.ndarray, ...]:
+def load(folder: Path, used: int) -> tuple[np.ndarray, ...]:
     """Return images in [0, 1], (n, 1, 28, 28), and labels: to train on, then to test on."""
 
     def read(name: str) -> np.ndarray:
@@ -57,12 +57,12 @@ def load(folder: Path) -> tuple[np.ndarray, ...]:
     def labels(name: str) -> np.ndarray:
         return read(f"{name}-labels-idx1").astype(np.int64)
 
-    return images("train")[:USED], labels("train")[:USED], images("t10k"), labels("t10k")
+    return images("train")[:used], labels("train")[:used], images("t10k"), labels("t10k")
 
 
 @cache
-def corrupted(folder: Path, data: str, name: str, seed: int) -> Noise:
-    x, y, *_ = load(folder)
+def corrupted(folder: Path, used: int, data: str, name: str, seed: int) -> Noise:
+    x, y, *_ = load(folder, used)
     return corrupt(data, x, y, name, seed)
 
 
@@ -80,8 +80,9 @@ def estimate(x: np.ndarray, noisy: np.ndarray, seed: int) -> tuple[float, list[l
 
 
 def estimate_rows(folder: Path, data: str, name: str, seed: int) -> list[dict[str, Any]]:
-    noise = corrupted(folder, data, name, seed)
-    rate, rows = estimate(load(folder)[0], noise.labels, seed)
+    used = Settings().images
+    noise = corrupted(folder, used, data, name, seed)
+    rate, rows = estimate(load(folder, used)[0], noise.labels, seed)
     place = {"data": data, "noise": name, "seed": seed}
     return [place | {"rate": rate, "true": noise.rate, "T": rows}]
 
@@ -100,8 +101,8 @@ def told(run: Run, noise: Noise, estimates: Path) -> Noise:
 
 def make_training(run: Run, folder: Path, estimates: Path, device: torch.device) -> Training:
     """Return a run, ready to begin."""
-    x, _, x_test, y_test = load(folder)
-    noise = corrupted(folder, run.data, run.noise, run.seed)
+    x, _, x_test, y_test = load(folder, run.settings.images)
+    noise = corrupted(folder, run.settings.images, run.data, run.noise, run.seed)
     images = Images(on(device, x), on(device, noise.labels), on(device, x_test), on(device, y_test))
     method, _, variant = run.method.partition(", ")
     if variant != "held-out":

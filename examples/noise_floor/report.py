@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from studies import METHODS, NOISES
+from train import Settings
 
 LAST = 5  # epochs whose test accuracy is averaged
 Row = dict[str, Any]
@@ -48,11 +49,17 @@ def of(rows: list[Row], **wanted: Any) -> list[Row]:
     ]
 
 
+def networks(rows: list[Row]) -> list[tuple[str, int]]:
+    """Return each network, and how many images it was trained on; the first has all studies."""
+    found = {(row["settings"]["net"], row["settings"]["images"]) for row in rows}
+    return sorted(found, key=lambda pair: (pair[1], pair[0] != "mlp"))
+
+
 def main_tables(rows: list[Row]) -> str:
     parts = []
-    for net in ("mlp", "cnn"):
+    for net, images in networks(rows):
         for data in ("mnist", "fashion"):
-            own = of(rows, net=net, data=data, told="truth", epochs=20, batch=128)
+            own = of(rows, net=net, images=images, data=data, told="truth", epochs=20, batch=128)
             body = []
             for noise in NOISES:
                 here = of(own, noise=noise)
@@ -61,7 +68,8 @@ def main_tables(rows: list[Row]) -> str:
                     body.append([noise, *best_bold(cells)])
             if body:
                 table = markdown(["noise", *METHODS], body)
-                parts.append(f"### {data}, {net}\n\n{table}")
+                count = len({row["seed"] for row in own})
+                parts.append(f"### {data}, {net}, {images:,} images, seeds: {count}\n\n{table}")
     return "\n\n".join(parts)
 
 
@@ -146,24 +154,19 @@ mean of the last {LAST} epochs; ± is the standard deviation over the seeds, and
 one was run. Bold: the best of a row, ours or not."""
 
 
-def seeds(rows: list[Row]) -> str:
-    """Say how many seeds the networks were trained with."""
-    nets = sorted({row["settings"]["net"] for row in rows})
-    return ", ".join(f"{net} {len({row['seed'] for row in of(rows, net=net)})}" for net in nets)
-
-
 def report(rows: list[Row], folder: Path) -> None:
     """Write tables.md and the two pictures; the page that reads them is written by hand."""
     tables: dict[str, Callable[[list[Row]], str]] = {
-        "Every method on every noise": main_tables,
         "Told the truth → told the estimate": estimate_table,
         "Batch sizes, MNIST, sym-50": batch_table,
         "A floor learned from labels that are not trained on": held_out_table,
     }
-    text = "\n\n".join(f"## {title}\n\n{make(rows)}" for title, make in tables.items())
+    studied = of(rows, images=Settings().images)
+    texts = [f"## Every method on every noise\n\n{main_tables(rows)}"]
+    texts += [f"## {title}\n\n{make(studied)}" for title, make in tables.items()]
     machines = sorted({f"{row['machine']}, torch {row['torch']}" for row in rows})
-    made = f"Trained on: {'; '.join(machines)}. Seeds: {seeds(rows)}."
+    made = f"Trained on: {'; '.join(machines)}."
     head = f"# Tables of the noise floor\n\n{made} {EXPLAINED}\n\n"
-    (folder / "tables.md").write_text(head + text + "\n", encoding="utf-8")
-    draw_sensitivity(rows, folder / "sensitivity.png")
-    draw_long(rows, folder / "long.png")
+    (folder / "tables.md").write_text(head + "\n\n".join(texts) + "\n", encoding="utf-8")
+    draw_sensitivity(studied, folder / "sensitivity.png")
+    draw_long(studied, folder / "long.png")

@@ -166,8 +166,8 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
             data, noise, method, told, settings = fields
             yield Run(study, data, noise, method, seed, told, settings)
 
-    def table(net: str) -> Iterator[Run]:
-        return over("table", ["mnist", "fashion"], NOISES, METHODS, ["truth"], [Settings(net)])
+    def table(settings: Settings) -> Iterator[Run]:
+        return over("table", ["mnist", "fashion"], NOISES, METHODS, ["truth"], [settings])
 
     def estimates() -> Iterator[Run]:
         informed = [method for method in METHODS if method not in ("standard", "GCE")]
@@ -196,8 +196,9 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
         return over("held-out", ["mnist", "fashion"], NOISES, methods, ["truth"], [plain])
 
     return {
-        "table": lambda: table("mlp"),
-        "cnn": lambda: table("cnn"),
+        "table": lambda: table(plain),
+        "cnn": lambda: table(Settings("cnn")),
+        "all-images": lambda: table(Settings(images=60_000)),
         "estimates": estimates,
         "sensitivity": sensitivity,
         "batches": batches,

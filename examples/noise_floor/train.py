@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     epochs: int = 20
     batch: int = 128
     decay: bool = True  # of the learning rate, linearly to zero
+    images: int = 20_000  # the first ones, to train on; all take three times as long
 
 
 def make_net(name: str) -> nn.Module:
