@@ -7,11 +7,11 @@
 `run` trains small networks on 20,000 images with wrong labels and appends a JSON line for each;
 what is in the file already is not trained again. Studies: `table` (all methods on all noises, MLP),
 `cnn` (the same on a small CNN), `all-images` (the same MLP on all 60,000), `estimates` (with the
-eps and T that `estimate` found), `sensitivity` (eps off by 10 and 20 %), `batches`, `long` (100
-epochs without decay), `held-out` (a floor learned from labels that are not trained on). A run of
-the MLP takes some 10 seconds on a CPU core (`--jobs` takes several); a GPU trains `--together`
-networks side by side. `report` makes the tables and pictures. A folder holds the data set's four
-files as published.
+eps and T that `estimate` found), `sensitivity` (eps off by 10 and 20 %), `batches`, `variants` (a
+floor with a warm-up, or with a smaller gamma), `long` (100 epochs without decay), `held-out` (a
+floor learned from labels that are not trained on). A run of the MLP takes some 10 seconds on a CPU
+core (`--jobs` takes several); a GPU trains `--together` networks side by side. `report` makes the
+tables and pictures. A folder holds the data set's four files as published.
 
 Needs torch, scikit-learn, joblib, matplotlib, rich and sigua.
 """

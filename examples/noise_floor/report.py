@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from studies import METHODS, NOISES
+from studies import METHODS, NOISES, VARIANTS
 from train import Settings
 
 LAST = 5  # epochs whose test accuracy is averaged
@@ -101,9 +101,17 @@ def batch_table(rows: list[Row]) -> str:
 
 
 def held_out_table(rows: list[Row]) -> str:
-    own = of(rows, net="mlp", epochs=20, batch=128, told="truth")
     names = [*FLOORS[:1], "floor on CE, held-out", "standard", *FLOORS[1:]]
-    names += ["floor on forward, held-out", "forward", "self-teaching"]
+    return side_by_side(rows, [*names, "floor on forward, held-out", "forward", "self-teaching"])
+
+
+def variant_table(rows: list[Row]) -> str:
+    names = [floor + variant for floor in FLOORS for variant in ("", *(f", {v}" for v in VARIANTS))]
+    return side_by_side(of(rows, data="mnist"), names)
+
+
+def side_by_side(rows: list[Row], names: list[str]) -> str:
+    own = of(rows, net="mlp", epochs=20, batch=128, told="truth")
     body = [
         [f"{data}, {noise}", *best_bold([cell(of(here, method=name)) for name in names])]
         for data in ("mnist", "fashion")
@@ -159,6 +167,7 @@ def report(rows: list[Row], folder: Path) -> None:
     tables: dict[str, Callable[[list[Row]], str]] = {
         "Told the truth → told the estimate": estimate_table,
         "Batch sizes, MNIST, sym-50": batch_table,
+        "A floor with a warm-up, or with a smaller gamma": variant_table,
         "A floor learned from labels that are not trained on": held_out_table,
     }
     studied = of(rows, images=Settings().images)

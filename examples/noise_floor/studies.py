@@ -25,6 +25,8 @@ NOISES = ["sym-20", "sym-50", "sym-70", "pair-45", "random-60", "asym-40"]
 NOISES += ["instance-20", "instance-40"]
 PAIR = TransitionMatrix.pair(0.45, CLASSES)
 NEEDS_T = ["BC", "SIGUA_BC label", "SIGUA_BC batch", "forward", "floor on forward"]
+WARMUP = 10  # epochs in which a floor with a warm-up rises from 0, as rho does in the paper
+VARIANTS = ["warm-up", "gamma 0.1", "gamma 0"]
 METHODS = ["standard", "GCE", "self-teaching", "SIGUA_SL", "floor on CE", *NEEDS_T]
 
 
@@ -94,9 +96,14 @@ def make_criterion(
     if variant:
         on_forward = method == "floor on forward"
         floor = sigua.noise_floor(T) if on_forward else sigua.noise_floor(rate, CLASSES)
-        condition = Averaged(floor) if learned is None else sigua.NoiseFloor(learned)
+        condition = {
+            "averaged": lambda: Averaged(floor),
+            "held-out": lambda: sigua.NoiseFloor(learned),
+            "warm-up": lambda: sigua.NoiseFloor(lambda epoch: floor * min(epoch / WARMUP, 1)),
+        }.get(variant, lambda: sigua.NoiseFloor(floor))()
+        gamma = float(variant.removeprefix("gamma ")) if variant.startswith("gamma") else 1.0
         correction = ("forward", T) if on_forward else ("none", None)
-        return SIGUALoss(sigua.custom(condition, 1.0, *correction))
+        return SIGUALoss(sigua.custom(condition, gamma, *correction))
     return SIGUALoss(
         {
             "standard": lambda: sigua.standard(),
@@ -187,6 +194,10 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
         sizes = [Settings(batch=size) for size in (16, 32, 128)]
         yield from over("batches", ["mnist"], ["sym-50"], averaged, ["truth"], sizes)
 
+    def variants() -> Iterator[Run]:
+        methods = [f"{method}, {variant}" for method in both for variant in VARIANTS]
+        return over("variants", ["mnist"], NOISES, methods, ["truth"], [plain])
+
     def long() -> Iterator[Run]:
         settings = [Settings(epochs=100, decay=False)]
         return over("long", ["mnist"], ["sym-50"], METHODS, ["truth"], settings)
@@ -202,6 +213,7 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
         "estimates": estimates,
         "sensitivity": sensitivity,
         "batches": batches,
+        "variants": variants,
         "long": long,
         "held-out": held_out,
     }
