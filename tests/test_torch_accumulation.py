@@ -7,6 +7,7 @@ import sigua
 from sigua_torch import SIGUALoss
 
 METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
+FLOOR = sigua.custom(sigua.NoiseFloor(2.45), gamma=0.5)  # of four micro-batches two are below
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
 
 
@@ -27,7 +28,9 @@ def gradient(net):
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize(
-    "method", [sigua.standard(), METHOD, sigua.sigua_bc(PAIR)], ids=["standard", "sl", "bc"]
+    "method",
+    [sigua.standard(), METHOD, sigua.sigua_bc(PAIR), FLOOR],
+    ids=["standard", "sl", "bc", "floor"],
 )
 def test_num_items_in_batch_is_the_denominator(method, reduction):
     """Four micro-batches add up to what one criterion per micro-batch averages to."""
@@ -49,17 +52,26 @@ def test_num_items_in_batch_scales_the_plain_loss_too():
     torch.testing.assert_close(got, want, rtol=1e-14, atol=0)
 
 
-def test_two_passes_give_the_gradient_of_the_whole_batch():
+@pytest.mark.parametrize(
+    ("method", "correction"),
+    [
+        (METHOD, ("none", None)),
+        (FLOOR, ("none", None)),
+        (sigua.sigua_fc(PAIR, gamma=0.5, floor=9.0), ("forward", PAIR)),
+    ],
+    ids=["sl", "floor", "fc"],
+)
+def test_two_passes_give_the_gradient_of_the_whole_batch(method, correction):
     """First the losses of all micro-batches and one choice among them, then the gradients."""
     inputs, labels = data()
     whole, net = make_net(), make_net()
-    SIGUALoss(METHOD)(whole(inputs), labels).backward()
+    SIGUALoss(method)(whole(inputs), labels).backward()
 
-    chooser = SIGUALoss(METHOD)
+    chooser = SIGUALoss(method)
     with torch.no_grad():
         logits = torch.cat([net(x) for x in inputs.chunk(4)])
     chooser(logits.requires_grad_(), labels)
-    criterion = SIGUALoss(sigua.custom(sigua.Known(), gamma=METHOD.gamma))
+    criterion = SIGUALoss(sigua.custom(sigua.Known(), method.gamma, *correction))
     parts = zip(*(mask.chunk(4) for mask in chooser.split), strict=True)
     masks = [sigua.Split(*part) for part in parts]
     for x, y, split in zip(inputs.chunk(4), labels.chunk(4), masks, strict=True):
