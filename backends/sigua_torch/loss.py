@@ -22,7 +22,7 @@ from sigua_torch._schedule import EpochNumbers, check_steps
 from sigua_torch._select import Examples, Selector
 from sigua_torch._sigmoid import is_two_way, two_way_pair
 
-FORGOTTEN_AFTER = 10_000
+FORGOTTEN_AFTER = 1_000
 """Training calls at epoch 0 after which the criterion asks whether set_epoch was forgotten."""
 
 
