@@ -126,21 +126,25 @@ def test_a_batch_too_small_to_select_warns_once():
     """N = 4, rho = .5, delta = .2: 3 are good, floor(2.8) + 1 = 3 within reach, so none is bad."""
     criterion = SIGUALoss(SL)
     logits, labels = LOGITS[:4].clone().requires_grad_(), LABELS[:4]
-    with pytest.warns(UserWarning, match="a mini-batch of 4 is too small"):
+    with pytest.warns(UserWarning, match="a mini-batch of 4 is too small") as warned:
         criterion(logits, labels)
+    assert warned[0].filename == __file__  # the line of the user's loop
     criterion(logits[:3], labels[:3])  # warnings are errors here
     SIGUALoss(SL)(torch.randn(20, 10, requires_grad=True), torch.arange(20) % 10)
 
 
 def test_an_epoch_that_is_never_set_is_asked_about_once(monkeypatch):
     """Not where it is set, counted, or of no consequence."""
-    monkeypatch.setattr("sigua_torch.loss.FORGOTTEN_AFTER", 3)
+    monkeypatch.setattr("sigua_torch._advice.FORGOTTEN_AFTER", 3)
     logits, labels = torch.randn(20, 10, requires_grad=True), torch.arange(20) % 10
     forgotten = SIGUALoss(SL)
     forgotten(logits, labels)
     forgotten(logits, labels)
-    with pytest.warns(UserWarning, match=r"3 training calls and still at epoch 0.*set_epoch"):
+    asks = r"3 training calls and still at epoch 0.*set_epoch"
+    with pytest.warns(UserWarning, match=asks) as warned:
         forgotten(logits, labels)
+    assert warned[0].filename == __file__
+    forgotten(logits, labels)
     known = SIGUALoss(SL)
     known.set_epoch(0)
     for criterion in (known, SIGUALoss(SL, steps_per_epoch=2), SIGUALoss(sigua.standard())):

@@ -48,7 +48,6 @@ class Selector:
     def __post_init__(self) -> None:
         # Of the last training call; here, for a module's own attributes are slow to set.
         self.found: Split | tuple[Any, torch.Size] | None = None  # or codes, and their shape
-        self.calls_at_epoch_0: int | None = 0
 
     def __call__(
         self, examples: Examples, numbers: tuple[Any, ...], items: Any, on_host: bool

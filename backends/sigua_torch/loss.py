@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sigua import Method, SmallLoss, Split, checks
+from sigua import Method, Split, checks
 from sigua_torch import _check
+from sigua_torch._advice import Advice
 from sigua_torch._batch import INF
 from sigua_torch._flat import FlatRule, is_everyday, to_split
 from sigua_torch._groups import find_groups
@@ -21,9 +21,6 @@ from sigua_torch._pool import pool_of
 from sigua_torch._schedule import EpochNumbers, check_steps
 from sigua_torch._select import Examples, Selector
 from sigua_torch._sigmoid import is_two_way, two_way_pair
-
-FORGOTTEN_AFTER = 1_000
-"""Training calls at epoch 0 after which the criterion asks whether set_epoch was forgotten."""
 
 
 class SIGUALoss(nn.CrossEntropyLoss):
@@ -125,7 +122,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         everyday = special == (None,) * 5 and FlatRule.applies(method)
         self._flat = FlatRule(method, reduction == "mean") if everyday else None
         self._parts = self.correction, self.numbers  # a module finds its submodules slowly
-        self._sizes: set[int] = set()
+        whole = self._select.pool is None and not (per_class or per_image)
+        self._advice = Advice(method, self.numbers, whole)
 
     @property
     def split(self) -> Split | None:
@@ -152,7 +150,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             rule = "must not be called on a criterion that counts by itself"
             raise checks.refuse("set_epoch", rule, came, "leave one of the two out")
         self.numbers.set(epoch)
-        self._select.calls_at_epoch_0 = None
+        self._advice.calls_at_epoch_0 = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.method!r})"
@@ -185,8 +183,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if trusted is None and num_items_in_batch is None:
             loss = self._everyday(input, target)
             if loss is not None:
-                self._warn_if_too_small(target.numel())
-                self._warn_if_forgotten()
+                self._advice.look(target.numel())
                 return loss
         _check.batch(self.method, input, target, self.base is not None)
         _check.items(num_items_in_batch)
@@ -212,8 +209,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         weights, split = self._select(examples, numbers, num_items_in_batch, on_host)
         self._select.found = _shaped(split, losses)
         if on_host:
-            self._warn_if_too_small(losses.numel())
-            self._warn_if_forgotten()
+            self._advice.look(losses.numel())
         # An infinite loss says nothing; a NaN stays NaN, even times 0.
         return self._reduce(losses.masked_fill(losses.detach() == INF, 0.0), weights)
 
@@ -318,38 +314,6 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return None
         shares = self.weight[target].to(logits.dtype)
         return shares if valid is None else shares.masked_fill(~valid, 0.0)
-
-    def _warn_if_too_small(self, size: int) -> None:
-        condition = self.method.condition
-        if size in self._sizes or size > 1000 or not isinstance(condition, SmallLoss):
-            return
-        self._sizes.add(size)
-        # Else this is a part of what is selected from, or selected from in parts.
-        alone = self._select.pool is None and not (self.per_class or self.per_image)
-        if alone and size > 0 and condition.too_small(size):
-            self._sizes.update(range(1001))
-            warnings.warn(
-                f"a mini-batch of {size} is too small for {self.method!r}: once warm, it drops no "
-                "example, or climbs on none; use larger batches (if it was only the last, partial "
-                "batch of an epoch, drop_last=True)",
-                stacklevel=5,
-            )
-
-    def _warn_if_forgotten(self) -> None:
-        """Say once that nobody calls `set_epoch`: the schedule then stays where it begins."""
-        select = self._select
-        if select.calls_at_epoch_0 is None:
-            return
-        select.calls_at_epoch_0 += 1
-        if self.method.horizon == 0 or self.numbers.epoch > 0:
-            select.calls_at_epoch_0 = None
-        elif select.calls_at_epoch_0 == FORGOTTEN_AFTER:
-            warnings.warn(
-                f"{FORGOTTEN_AFTER} training calls and still at epoch 0, where {self.method!r} "
-                "begins: call criterion.set_epoch(epoch) before each epoch, or pass "
-                "steps_per_epoch=len(loader)",
-                stacklevel=5,
-            )
 
 
 def _flattened(part: Any) -> Any:
