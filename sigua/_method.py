@@ -13,6 +13,7 @@ from sigua.schedules import Knots, Schedule, horizon, value_at
 from sigua.transition import TransitionMatrix, require_matrix
 
 Correction = Literal["none", "backward", "forward"]
+_OWN_FLOOR = "give a floor of your own: custom(NoiseFloor(...), ...)"
 
 
 class Method:
@@ -27,6 +28,8 @@ class Method:
     T: TransitionMatrix | None = None
     separate: bool = False
     """Average good and bad losses apart, as the authors' released code does."""
+    needs_cross_entropy: ClassVar[bool] = False
+    """Whether the rule's numbers are right for plain cross-entropy and no other loss."""
 
     _by_name: ClassVar[dict[str, type[Method]]] = {}
 
@@ -51,8 +54,9 @@ class Method:
         condition: Any = self.condition
         rule = "must be an object with the methods at and split"
         if isinstance(condition, type):
-            came = f"the class {condition.__name__} came"
-            raise checks.refuse("condition", rule, came, f"call it: {condition.__name__}()")
+            name = condition.__name__
+            call = f"{name}(...)" if getattr(condition, "__dataclass_fields__", ()) else f"{name}()"
+            raise checks.refuse("condition", rule, f"the class {name} came", f"call it: {call}")
         if not (hasattr(condition, "at") and hasattr(condition, "split")):
             came = f"a {type(condition).__name__} came"
             raise checks.refuse("condition", rule, came, "help(sigua.Condition) shows one")
@@ -78,11 +82,6 @@ class Method:
                 stacklevel=4,
             )
 
-    @property
-    def needs_cross_entropy(self) -> bool:
-        """Whether the rule's numbers are right for plain cross-entropy and no other loss."""
-        return False
-
     def require_classes(self, k: int, predictions: str = "logits") -> None:
         """Raise ValueError unless T, or the noise, is of as many classes as the predictions."""
         T = self.T
@@ -104,7 +103,23 @@ class Method:
             raise checks.refuse("rank_by", rule, came, advice)
         if self.needs_cross_entropy and self.correction != "none":
             rule = f"the floor of {type(self).__name__} is that of the corrected loss itself"
-            raise checks.refuse("rank_by", rule, came, f"{advice}, or give floor=")
+            raise checks.refuse("rank_by", rule, came, f"{advice}, or {_OWN_FLOOR}")
+
+    def require_cross_entropy(self, name: str, plain: bool, came: str, use: str) -> None:
+        """Raise ValueError if the rule needs cross-entropy and what judges is not plain."""
+        if self.needs_cross_entropy and not plain:
+            rule = f"the floor of {type(self).__name__} is that of plain cross-entropy, unsmoothed"
+            raise checks.refuse(name, rule, f"{came} came", f"{use}, or {_OWN_FLOOR}")
+
+    def require_whole(self, scope: str) -> None:
+        """Raise ValueError if the rule judges the mini-batch as a whole, and no part of it.
+
+        A perfect model's mean loss is above the floor over all classes, and not over those who were
+        given one label, or are in one image.
+        """
+        if self.needs_cross_entropy:
+            rule = f"the floor of {type(self).__name__} is that of a mini-batch of all classes"
+            raise checks.refuse(scope, rule, "True came", f"leave it out, or {_OWN_FLOOR}")
 
     def _arguments(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
@@ -155,8 +170,8 @@ class Method:
             came = f"a {type(data).__name__} came"
             raise checks.refuse("data", "must be what to_dict returned", came, "a dict, that is")
         checks.choice("method", data.get("method"), Method._by_name)
-        arguments = {name: _decode(value) for name, value in data.items() if name != "method"}
         try:
+            arguments = {name: _decode(value) for name, value in data.items() if name != "method"}
             return Method._by_name[data["method"]](**arguments)
         except TypeError as error:  # an argument is missing or unknown
             advice = "compare it with to_dict()"
@@ -187,6 +202,7 @@ def _decode(value: Any) -> Any:
     if "knots" in value:
         return Knots(value["knots"])
     if "condition" in value:
+        checks.choice("condition", value["condition"], _CONDITIONS)
         arguments = {name: _decode(item) for name, item in value.items() if name != "condition"}
         return _CONDITIONS[value["condition"]](**arguments)
     return TransitionMatrix.from_dict(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import fields
 from numbers import Integral, Rational, Real
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+LARGEST = sys.float_info.max
 
 
 def refuse(name: str, rule: str, came: str, advice: str) -> ValueError:
@@ -24,8 +27,8 @@ def number(
     Raises:
         ValueError: `value` is not a real number, is NaN, or lies outside.
     """
-    real = isinstance(value, Real) and not isinstance(value, bool) and value != float("inf")
-    inside = real and bool(low <= value <= high)  # False for NaN
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    inside = real and bool(low <= value <= min(high, LARGEST))  # False for NaN
     if not inside or (value == high and not closed):
         bracket = "]" if closed and high != float("inf") else ")"
         rule = f"must be a number in [{low:g}, {high:g}{bracket}"
@@ -51,7 +54,7 @@ def plain_numbers(dataclass: Any) -> None:
         value = getattr(dataclass, field.name)
         if isinstance(value, np.generic):
             object.__setattr__(dataclass, field.name, value.item())
-        elif isinstance(value, Rational) and not isinstance(value, int):
+        elif isinstance(value, Rational) and not isinstance(value, int) and value <= LARGEST:
             object.__setattr__(dataclass, field.name, float(value))
 
 
@@ -107,7 +110,10 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
         ValueError: a word among them, rows of different lengths, a tensor with gradient.
     """
     try:
-        return np.asarray(value, dtype=np.float64)
+        array = np.asarray(value)
+        if array.dtype.kind == "c":
+            raise TypeError(f"{array.dtype}")
+        return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, RuntimeError) as error:  # the last is PyTorch's
         advice = "look at its entries"
         raise refuse(name, "must be an array of numbers", str(error), advice) from None

@@ -36,7 +36,7 @@ class Batch(Protocol):
         """Return the count-th smallest loss; -inf for 0, the largest for more than `size`."""
 
     def mean(self) -> Array:
-        """Return the mean loss of those that take part; +inf counts as 0."""
+        """Return the mean of the losses below +inf, which says nothing."""
 
     def class_sums(self) -> Array:
         """Return 1'T^-1 l for each example, shape (n,); backward correction only."""
@@ -204,8 +204,9 @@ class NonNegative:
 class NoiseFloor:
     """All are good while the mini-batch's mean loss is at or above a floor, all bad below it.
 
-    The mean is that of the losses before class weights, over the examples that take part: over all
-    processes where the selection is, and over each micro-batch where gradients are accumulated.
+    The mean is that of the losses before class weights, over the examples that take part and have
+    a finite loss: over all processes where the selection is, and over each micro-batch where
+    gradients are accumulated.
     With gamma = 1 this is flooding (Ishida et al., ICML 2020), at a level that `sigua.noise_floor`
     computes instead of tuning it.
 

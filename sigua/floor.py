@@ -61,12 +61,14 @@ def noise_floor(
         raise checks.refuse("prior", "is told by observed", "both came", "leave one of them out")
     rate, k = _rate_and_size(noise, num_classes)
     name, given = ("prior", prior) if observed is None else ("observed", observed)
-    frequencies = _distribution(name, np.ones(k) if given is None else given, k)
+    frequencies = None if given is None else _distribution(name, given, k)
     if rate is not None:
         # Every row has the same entropy, whatever their frequencies.
         return float(_surprise(np.array([1 - rate, rate])).sum() + rate * math.log(k - 1))
     assert isinstance(noise, TransitionMatrix)
-    if observed is not None:  # T' prior = observed; what chance drove below zero is clipped
+    if frequencies is None:
+        frequencies = np.full(k, 1 / k)
+    elif observed is not None:  # T' prior = observed; what chance drove below zero is clipped
         solved = _times_inverse(frequencies, noise).clip(min=0)
         frequencies = solved / solved.sum()
     if noise.csr is None:
@@ -101,9 +103,10 @@ def _distribution(name: str, value: ArrayLike, k: int) -> Floats:
     if array.shape != (k,):
         came = f"shape {array.shape} came"
         raise checks.refuse(name, f"must have shape ({k},)", came, "give an entry per class")
-    if not ((array >= 0) & (array < np.inf)).all() or array.sum() == 0:
+    if not ((array >= 0) & (array < np.inf)).all() or not array.any():
         came = f"{array.tolist()} came"
         raise checks.refuse(name, "must be frequencies from 0 up", came, "give counts or shares")
+    array = array / array.max()  # else the sum of large ones is infinite
     return np.asarray(array / array.sum())
 
 

@@ -187,6 +187,8 @@ class sigua_bc(_OnNonNegative):
 
 
 class _OnNoiseFloor(Method):
+    needs_cross_entropy = True
+
     @cached_property
     def condition(self) -> NoiseFloor:  # type: ignore[override]
         return NoiseFloor(self._floor())
@@ -217,8 +219,6 @@ class sigua_nf(_OnNoiseFloor):
     num_classes: int
     gamma: Schedule = 1.0
 
-    needs_cross_entropy = True
-
     def _floor(self) -> float:
         advice = "give the share of wrong labels"
         rate = checks.number("noise_rate", self.noise_rate, 0, 1, advice, closed=False)
@@ -247,10 +247,6 @@ class sigua_fc(_OnNoiseFloor):
     floor: Schedule | None = None
 
     correction = "forward"
-
-    @property
-    def needs_cross_entropy(self) -> bool:
-        return self.floor is None
 
     def _floor(self) -> Schedule:
         return noise_floor(require_matrix("T", self.T)) if self.floor is None else self.floor

@@ -36,7 +36,8 @@ class Batch:
         return float(np.concatenate([[-np.inf], ordered])[min(count, self.size)])
 
     def mean(self) -> np.float64:
-        return np.float64(objective(self.losses, np.ones(self.size)))
+        counted = self.losses[self.losses != np.inf]
+        return np.float64(counted.sum() / max(len(counted), 1))
 
     def class_sums(self) -> Floats:
         if self.sums is None:

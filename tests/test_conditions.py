@@ -306,7 +306,7 @@ def test_non_negative_label_tests_each_loss_and_zero_is_good():
         ([-3.0, 1.0], [False, False], [True, True]),  # mean -1
         ([-1.0, 3.0], [True, True], [False, False]),  # mean 1
         ([-2.0, 2.0], [True, True], [False, False]),  # mean 0 is not negative
-        ([-1.0, INF], [False, False], [True, False]),  # +inf counts as 0: mean -1/2
+        ([-1.0, INF], [False, False], [True, False]),  # +inf says nothing: mean -1
         ([INF, 1.0], [False, True], [False, False]),
         ([NAN, -1.0], [False, False], [False, False]),  # no mean, no decision
     ],

@@ -39,6 +39,13 @@ def test_a_rate_a_symmetric_matrix_and_its_rows_have_the_same_floor(rate, k):
     assert noise_floor(TransitionMatrix(symmetric.rows)) == pytest.approx(expected, rel=1e-14)
 
 
+def test_a_rate_needs_no_memory_and_large_counts_no_room():
+    """Neither a vector of the classes, nor a sum that is infinite."""
+    assert noise_floor(0.5, 10**13) == pytest.approx(log(2) + log(10**13 - 1) / 2, rel=1e-15)
+    assert noise_floor(SKEWED, prior=[1e308] * 3) == pytest.approx(noise_floor(SKEWED), rel=1e-15)
+    assert noise_floor(SKEWED, observed=[1e308] * 3) == noise_floor(SKEWED, observed=[1, 1, 1])
+
+
 def test_many_classes_need_no_matrix():
     """With 100,000 classes: log 2 + log(99,999) / 2."""
     T = TransitionMatrix.symmetric(0.5, 100_000)
@@ -94,7 +101,9 @@ def test_all_are_good_at_the_floor_and_all_bad_below_it():
         split = reference.split(method, losses)
         assert split.good.tolist() == [good] * 2
         assert split.bad.tolist() == [not good] * 2
-    split = reference.split(method, [1.0, 3.0, np.inf])  # +inf counts as 0: the mean is 4 / 3
+    split = reference.split(method, [1.0, 3.0, np.inf])  # +inf says nothing: the mean is 2
+    assert split.good.tolist() == [True, True, False]
+    split = reference.split(method, [1.0, 2.5, np.inf])  # nor does it hide that it is 1.75
     assert split.bad.tolist() == [True, True, False]
     split = reference.split(method, [1.0, np.nan])  # whose mean is no number, so nobody is judged
     assert not (split.good | split.bad).any()
@@ -146,6 +155,10 @@ def test_a_floor_may_follow_the_epoch():
         (lambda: NoiseFloor(-0.1), "floor: must be a number"),
         (lambda: NoiseFloor(float("inf")), "floor: must be a number"),
         (lambda: NoiseFloor(None), "floor: must be a number"),
+        (lambda: NoiseFloor(10**400), "floor: must be a number"),
+        (lambda: NoiseFloor(Fraction(10**400, 3)), "floor: must be a number"),
+        (lambda: sigua.custom(NoiseFloor), r"condition: .* call it: NoiseFloor\(\.\.\.\)"),
+        (lambda: noise_floor(SKEWED, prior=np.ones(3) + 1j), "prior: must be an array of numbers"),
         (lambda: sigua.sigua_nf(1.5, 10), "noise_rate: must be a number"),
         (lambda: sigua.noise_floor(0.5, 3, prior="abc"), "^prior: must be an array of numbers"),
         (lambda: sigua.noise_floor(0.5, 3, observed=[[1], 2, 3]), "^observed: must be an array"),

@@ -225,6 +225,14 @@ def test_nothing_takes_part(method):
         assert (gradient == 0).all()
 
 
+def test_an_infinite_loss_does_not_hold_the_mean_below_a_floor():
+    """Losses inf, log 5 and log 5, that is 1.61: at or above 1.5, so that both are good."""
+    logits = jnp.zeros((3, 5)).at[0, 1].set(-jnp.inf)
+    method = sigua.custom(sigua.NoiseFloor(1.5), gamma=1.0)
+    split = sigua_split(logits, np.array([1, 1, 2]), 0, method)
+    assert split.good.tolist() == [False, True, True]
+
+
 def test_nan_reaches_the_user_and_inf_says_nothing():
     """Losses .127, 2.127, inf, .313, 1.313: n = 5 counts the infinite one."""
     logits = jnp.array([[2.0, 0.0], [0.0, 2.0], [-jnp.inf, 0.0], [1.0, 0.0], [1.0, 0.0]])

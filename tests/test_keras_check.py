@@ -217,7 +217,7 @@ def test_a_computed_floor_is_refused_for_another_loss_than_cross_entropy(make, d
     for loss in (smooth, "mse"):
         model = compiled(make(), loss)
         before = model.get_weights()
-        with pytest.raises(ValueError, match="loss: the floor of this method is that of plain"):
+        with pytest.raises(ValueError, match="loss: the floor of sigua_nf is that of plain"):
             model.fit(x, np.eye(3)[labels], callbacks=[SIGUA(sigua.sigua_nf(0.5, 3))], verbose=0)
         for old, new in zip(before, model.get_weights(), strict=True):
             np.testing.assert_array_equal(old, new)

@@ -61,6 +61,16 @@ def close(actual, expected):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=32 * EPS / len(expected))
 
 
+@pytest.mark.parametrize("per_class", [False, True])
+def test_an_infinite_loss_does_not_hold_the_mean_below_a_floor(per_class):
+    """Losses inf, 2 and 2: at or above 1.5, so that two of three are good."""
+    losses = np.array([[np.inf, 0], [2, 0], [2, 0]], dtype="float32")
+    callback = SIGUA(sigua.custom(sigua.NoiseFloor(1.5), gamma=1.0), per_class=per_class)
+    _, logs = gradient(losses, np.zeros(3), lambda y_true, y_pred: y_pred[:, 0], callback)
+    assert logs["sigua_good"] == pytest.approx(2 / 3)
+    assert logs["sigua_bad"] == 0
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: repr(method)[:40])
 def test_per_class_judges_each_label_apart(method, mini_batch):
     """The gradient of a compiled step, and the shares, are the reference's with label groups."""
@@ -108,8 +118,11 @@ def test_a_ranking_loss_lets_the_noise_floor_have_another_loss(mini_batch):
     one_hot = np.eye(5, dtype="float32")[labels]
     smooth = DENSE(from_logits=True, label_smoothing=0.3)
     method = sigua.sigua_nf(0.5, 5)
-    with pytest.raises(ValueError, match="loss: the floor of this method"):
+    with pytest.raises(ValueError, match="loss: the floor of sigua_nf"):
         gradient(logits, one_hot, smooth, SIGUA(method))
+    for other in ("mse", smooth):
+        with pytest.raises(ValueError, match="rank_by: the floor of sigua_nf"):
+            gradient(logits, one_hot, smooth, SIGUA(method, rank_by=other))
     callback = SIGUA(method, rank_by=DENSE(from_logits=True))
     _, logs = gradient(logits, one_hot, smooth, callback)
     assert logs["sigua_good"] == reference.step(method, logits, labels).split.good.mean()
@@ -141,6 +154,9 @@ def test_what_does_not_fit_is_refused(make):
         make(SL, per_class=1)
     with pytest.raises(ValueError, match="rank_by: NonNegative judges the corrected loss itself"):
         make(floor, rank_by="mse")
+    for method in (sigua.sigua_nf(0.5, 5), sigua.sigua_fc(T)):
+        with pytest.raises(ValueError, match=f"per_class: the floor of {type(method).__name__} is"):
+            make(method, per_class=True)
     with pytest.raises(ValueError, match="loss: must be a plain one"):
         make(SL, rank_by=SIGUALoss(SL))
     with pytest.raises(ValueError, match=r"^rank_by: must be a loss of Keras .* 'ce2' came"):

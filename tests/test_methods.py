@@ -310,6 +310,11 @@ def test_no_warning_where_the_rule_can_fire_or_another_is_asked():
         sigua.sigua_bc(SYMMETRIC, over=over)
 
 
+def from_condition(name, **arguments):
+    condition = {"condition": name} | arguments
+    return sigua.Method.from_dict({"method": "custom", "condition": condition})
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -326,6 +331,9 @@ def test_no_warning_where_the_rule_can_fire_or_another_is_asked():
         (lambda: sigua.stop_grad(3), ["method", "gamma", "3 came"]),
         (lambda: sigua.self_teaching(10**400), ["noise_rate", "[0, 1)"]),
         (lambda: sigua.Method.from_dict({"method": "_OnSmallLoss"}), ["method", "'sigua_sl'"]),
+        (lambda: from_condition("Nope"), ["condition", "'NoiseFloor'", "'Nope' came"]),
+        (lambda: from_condition("NoiseFloor", level=1.0), ["data", "complete", "to_dict"]),
+        (lambda: from_condition("NoiseFloor"), ["data", "complete", "floor"]),
     ],
 )
 def test_what_cannot_be_a_method_gets_the_houses_sentence(make, words):

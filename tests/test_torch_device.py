@@ -16,7 +16,7 @@ METHODS = [
     sigua.sigua_bc(PAIR),
     sigua.sigua_bc(SYMMETRIC, over="batch"),
     sigua.forward_correction(PAIR),
-    sigua.sigua_fc(PAIR, floor=3.0),
+    sigua.custom(sigua.NoiseFloor(3.0), 1.0, "forward", PAIR),
     sigua.custom(sigua.Known(), gamma=0.001),
 ]
 SIZES = (128, 100, 64, 128, 32, 77)

@@ -284,6 +284,16 @@ def test_nothing_takes_part(method):
         assert (gradient == 0).all()
 
 
+@pytest.mark.parametrize("options", [{}, {"per_class": True}, {"ignore_index": 0}])
+def test_an_infinite_loss_does_not_hold_the_mean_below_a_floor(options):
+    """Losses inf, log 5 and log 5, that is 1.61: at or above 1.5, so that both are good."""
+    logits = torch.zeros(3, 5)
+    logits[0, 1] = -float("inf")
+    criterion = SIGUALoss(sigua.custom(sigua.NoiseFloor(1.5), gamma=1.0), **options)
+    criterion(logits.requires_grad_(), torch.tensor([1, 1, 2]))
+    assert criterion.split.good.tolist() == [False, True, True]
+
+
 def test_nan_reaches_the_user_and_inf_says_nothing():
     logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [-float("inf"), 0.0], [1.0, 0.0], [1.0, 0.0]])
     labels = torch.tensor([0, 0, 0, 0, 1])

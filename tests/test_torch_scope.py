@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 import sigua
 from sigua import reference
-from sigua_torch import SIGUALoss
+from sigua_torch import SIGUALoss, losses
 
 T = sigua.TransitionMatrix(0.6 * np.eye(5) + 0.4 * np.eye(5)[0])
 METHODS = [
@@ -168,6 +168,22 @@ def test_no_shape_depends_on_the_data():
         ({"per_image": True, "sync": True}, "per_image: an image is in one process"),
         ({"rank_by": "ce"}, "rank_by: must be callable, but a str came"),
         ({"method": METHODS[4], "rank_by": len}, "rank_by: NonNegative judges the corrected loss"),
+        *(
+            ({"method": method, scope: True}, f"{scope}: the floor of {type(method).__name__} is")
+            for method in (sigua.sigua_nf(0.5, 5), sigua.sigua_fc(T, floor=1.0))
+            for scope in ("per_class", "per_image")
+        ),
+        *(
+            (
+                {"method": sigua.sigua_nf(0.5, 5), "rank_by": ranking},
+                "rank_by: the floor of sigua_nf",
+            )
+            for ranking in (
+                losses.generalized_cross_entropy,
+                nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1),
+                nn.CrossEntropyLoss(reduction="none", weight=torch.ones(5)),
+            )
+        ),
         (
             {"method": sigua.sigua_fc(T), "rank_by": len},
             "rank_by: the floor of sigua_fc is that of the corrected loss itself",

@@ -110,8 +110,8 @@ class Batch:
         return ordered[jnp.minimum(count, self.size)]
 
     def mean(self) -> Array:
-        # +inf counts as 0, and NaN stays.
-        return jnp.where(self.losses == jnp.inf, 0.0, self.losses).sum() / jnp.maximum(self.size, 1)
+        counted = self.losses != jnp.inf  # NaN stays
+        return jnp.where(counted, self.losses, 0.0).sum() / jnp.maximum(counted.sum(), 1)
 
 
 def _losses(method: Method, log_p: Array, labels: Array) -> Array:

@@ -46,8 +46,9 @@ class Batch:
         return ops.take(self._ordered, ops.minimum(count, self.size))
 
     def mean(self) -> Tensor:
-        finite = ops.where(self.losses == INF, 0.0, self.losses)  # NaN stays
-        return ops.sum(finite) / ops.cast(ops.maximum(self.size, 1), finite.dtype)
+        counted = self.losses != INF  # NaN stays
+        total = ops.sum(ops.where(counted, self.losses, 0.0))
+        return total / _at_least_1(ops.sum(ops.cast(counted, "int32")), total.dtype)
 
     def class_sums(self) -> Tensor:
         assert self._class_sums is not None
@@ -67,8 +68,7 @@ class ClassBatch(Batch):
         super().__init__(*args)
         self.labels, self._classes = labels, num_classes
         takes_part = ops.cast(args[1], "int32")
-        self._sizes = self._sums(takes_part)
-        self.size = ops.take(self._sizes, labels)
+        self.size = ops.take(self._sums(takes_part), labels)
 
     def _sums(self, values: Tensor) -> Tensor:
         return ops.segment_sum(values, self.labels, num_segments=self._classes)
@@ -89,9 +89,14 @@ class ClassBatch(Batch):
         return ops.where(count == 0, -INF, ops.take(self._ordered, place))
 
     def mean(self) -> Tensor:
-        finite = ops.where(self.losses == INF, 0.0, self.losses)
-        sizes = ops.cast(ops.maximum(self._sizes, 1), finite.dtype)
-        return ops.take(self._sums(finite) / sizes, self.labels)
+        counted = self.losses != INF
+        totals = self._sums(ops.where(counted, self.losses, 0.0))
+        counts = self._sums(ops.cast(counted, "int32"))
+        return ops.take(totals / _at_least_1(counts, totals.dtype), self.labels)
+
+
+def _at_least_1(counts: Tensor, dtype: Any) -> Tensor:
+    return ops.cast(ops.maximum(counts, 1), dtype)
 
 
 def signed_weights(split: Split, gamma: Tensor, size: Tensor, separate: bool) -> Tensor:

@@ -45,6 +45,8 @@ def known(name: str, loss: Any) -> None:
 def ranking(method: Method, per_class: Any, rank_by: Any) -> None:
     """Refuse a ranking that does not fit."""
     checks.flag("per_class", per_class)
+    if per_class:
+        method.require_whole("per_class")
     if rank_by is not None:
         method.require_ranking()
         plain(rank_by)

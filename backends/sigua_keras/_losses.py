@@ -64,14 +64,6 @@ def is_alias(loss: Loss) -> bool:
     return str(loss).lower() in ("crossentropy", "ce")
 
 
-def require_cross_entropy(loss: Loss, y_pred: Tensor) -> None:
-    """Raise ValueError for another loss: the computed noise floors are cross-entropy's alone."""
-    if not is_alias(loss) and not is_cross_entropy(keras.losses.get(loss), y_pred):
-        rule = "the floor of this method is that of plain cross-entropy, without label smoothing"
-        advice = "compile with cross-entropy, or give a floor: custom(NoiseFloor(...))"
-        raise checks.refuse("loss", rule, f"{loss!r} came", advice)
-
-
 def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
     """Return the loss of each example, shape (n,), with gradient.
 

@@ -23,10 +23,11 @@ from sigua_keras._correction import Correction
 from sigua_keras._losses import (
     Loss,
     Tensor,
+    is_alias,
+    is_cross_entropy,
     label_index,
     num_classes,
     per_example,
-    require_cross_entropy,
     resolve,
     squeeze_labels,
 )
@@ -44,6 +45,13 @@ class Ranking(NamedTuple):
     per_class: bool = False
     rank_by: Loss = None
     """A loss object or function; None for what is optimised."""
+
+    def require_fit(self, method: Method, loss: Loss, y_pred: Tensor) -> None:
+        """Raise ValueError if the method needs cross-entropy, and another loss would decide."""
+        if method.needs_cross_entropy:
+            name, loss = ("loss", loss) if self.rank_by is None else ("rank_by", self.rank_by)
+            plain = is_alias(loss) or is_cross_entropy(keras.losses.get(loss), y_pred)
+            method.require_cross_entropy(name, plain, repr(loss), "use cross-entropy")
 
 
 class Weighed(NamedTuple):
@@ -81,8 +89,7 @@ def weigh(
             and a condition of your own, the sign says who is trusted; else a negative one is NaN.
         ranking: among whom, and by what.
     """
-    if method.needs_cross_entropy and ranking.rank_by is None:
-        require_cross_entropy(loss, y_pred)
+    ranking.require_fit(method, loss, y_pred)
     losses, class_sums = correction(loss, y_true, y_pred)
     takes_part = ops.ones_like(losses, dtype="bool")
     ignored = getattr(loss, "ignore_class", None)
@@ -191,8 +198,7 @@ class Objective:
         _check.plain(loss)
         if len(prediction.shape) > 1 and prediction.shape[-1] is not None:
             self.correction.check(loss, prediction)
-            if self.method.needs_cross_entropy and self.ranking.rank_by is None:
-                require_cross_entropy(loss, prediction)
+            self.ranking.require_fit(self.method, loss, prediction)
 
     def __call__(
         self,

@@ -63,9 +63,10 @@ class SIGUA(keras.callbacks.Callback):
         loss: what measures an example, as for `compile`; by default the compiled loss. Per-example
             losses must have shape (batch,), hence predictions (batch, classes) or (batch, 1).
         per_class: select among the examples of each label apart, so that a rare or hard class is
-            not dropped as a whole. A mini-batch then needs several of each.
+            not dropped as a whole. A mini-batch then needs several of each. Not for `sigua_nf` and
+            `sigua_fc`, whose floor is that of all classes.
         rank_by: the loss that decides, if it is not the one that is optimised, as for `compile`:
-            plain cross-entropy beside label smoothing, say.
+            plain cross-entropy beside label smoothing, say, the only one that `sigua_nf` takes.
 
     Raises:
         ValueError: `method` is none, or `output` neither name nor index. When training begins: no

@@ -34,9 +34,8 @@ class HostBatch:
         return value if value == value else INF  # kthvalue puts NaN last, after +inf
 
     def mean(self) -> Tensor:
-        # NaN stays: only +inf, which takes no part or says nothing, counts as 0.
-        total = self.losses.masked_fill(self.losses == INF, 0.0).sum()
-        mean: Tensor = total / self.size
+        counted = self.losses != INF  # +inf takes no part, or says nothing; NaN stays
+        mean: Tensor = torch.where(counted, self.losses, 0.0).sum() / counted.sum().clamp(min=1)
         return mean
 
     def class_sums(self) -> Tensor:

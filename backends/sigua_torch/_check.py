@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sigua import Known, Method, Split, checks
 from sigua.conditions import may_read_marks
 from sigua_torch._losses import class_dim, is_index
+
+_PLAIN = "nn.CrossEntropyLoss(reduction='none')"
 
 
 def options(
@@ -34,14 +36,14 @@ def options(
     _own_loss("rank_by", rank_by)
     if rank_by is not None:
         method.require_ranking()
-    elif method.needs_cross_entropy and (base is not None or smoothing):
+        plain = type(rank_by) is nn.CrossEntropyLoss and rank_by.weight is None
+        plain = plain and not rank_by.label_smoothing
+        method.require_cross_entropy("rank_by", plain, repr(rank_by), f"use {_PLAIN}")
+    elif base is not None or smoothing:
         name = "base" if base is not None else "label_smoothing"
-        rule = f"the floor of {type(method).__name__} is that of plain cross-entropy"
-        advice = "add rank_by=nn.CrossEntropyLoss(reduction='none')"
-        if method.correction != "none":  # that would not be the corrected loss
-            advice = "leave it out"
-        advice += ", or give custom(NoiseFloor(...))"
-        raise checks.refuse(name, rule, "another loss was asked for", advice)
+        # Beside a correction it would not be the corrected loss.
+        use = f"add rank_by={_PLAIN}" if method.correction == "none" else "leave it out"
+        method.require_cross_entropy(name, False, "another loss", use)
     if base is None:
         return
     if weight is not None or smoothing:
@@ -62,10 +64,12 @@ def _own_loss(name: str, loss: Any) -> None:
         raise checks.refuse(name, "must be a loss of tensors", came, advice)
 
 
-def scope(per_class: Any, per_image: Any, sync: Any) -> None:
-    """Refuse scopes that are no booleans, and images that are pooled."""
-    checks.flag("per_class", per_class)
-    checks.flag("per_image", per_image)
+def scope(method: Method, per_class: Any, per_image: Any, sync: Any) -> None:
+    """Refuse scopes that are no booleans or do not fit, and images that are pooled."""
+    for name, value in (("per_class", per_class), ("per_image", per_image)):
+        checks.flag(name, value)
+        if value:
+            method.require_whole(name)
     if per_image and sync not in (None, False):
         rule = "an image is in one process, and nothing needs to be pooled"
         raise checks.refuse("per_image", rule, f"sync={sync!r} came too", "leave sync out")

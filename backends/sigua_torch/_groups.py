@@ -35,8 +35,8 @@ class GroupedBatch(HostBatch):
         self, losses: Tensor, valid: Tensor | None, trusted: Any, sums: Any, groups: Groups
     ) -> None:
         self.groups = groups
-        self._sizes = groups.sums(torch.ones_like(groups.of) if valid is None else valid.long())
-        super().__init__(losses, self._of(self._sizes), trusted, sums)
+        sizes = groups.sums(torch.ones_like(groups.of) if valid is None else valid.long())
+        super().__init__(losses, self._of(sizes), trusted, sums)
         self._ordered: Tensor | None = None
 
     def _of(self, per_group: Tensor) -> Tensor:
@@ -55,8 +55,9 @@ class GroupedBatch(HostBatch):
         return self._ordered[place].masked_fill(count == 0, -INF)
 
     def mean(self) -> Tensor:
-        finite = self.losses.masked_fill(self.losses == INF, 0.0)
-        return self._of(self.groups.sums(finite) / self._sizes.clamp(min=1))
+        counted = self.losses != INF
+        totals = self.groups.sums(torch.where(counted, self.losses, 0.0))
+        return self._of(totals / self.groups.sums(counted.long()).clamp(min=1))
 
 
 def find_groups(per_class: bool, per_image: bool, logits: Tensor, target: Tensor) -> Groups | None:

@@ -53,11 +53,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
         check_labels: check the range of class indices on an accelerator, too, where that waits for
             the device. On the CPU it is always done, but for a compiled graph.
         per_class: select among the examples of each label apart, so that a rare or hard class is
-            not dropped as a whole. A mini-batch then needs several of each.
+            not dropped as a whole. A mini-batch then needs several of each. Neither this nor
+            `per_image` goes with `sigua_nf` and `sigua_fc`, whose floor is that of all classes.
         per_image: for (N, k, d1, ...), select within each of the N apart, not over them all.
         rank_by: the loss per example that decides, if it is not the one that is optimised: a
             function of (input, target), such as `nn.CrossEntropyLoss(reduction="none")` beside
-            `label_smoothing` or `base`. Beside a sigmoid that was made a softmax it is given that.
+            `label_smoothing` or `base`, the only one that `sigua_nf` takes. Beside a sigmoid that
+            was made a softmax it is given that.
         sync: select over the mini-batches of all processes of torch.distributed: True, a process
             group, or `sigua_torch.Pool(group, largest=...)`; every process must then call the
             criterion at every step, one without examples, too. By default each process selects
@@ -102,7 +104,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         sigmoid = is_two_way(base, method, rank_by)
         base = None if sigmoid else base
         _check.options(method, weight, ignore_index, reduction, label_smoothing, base, rank_by)
-        _check.scope(per_class, per_image, sync)
+        _check.scope(method, per_class, per_image, sync)
         check_steps(method, steps_per_epoch)
         super().__init__(
             weight,
