@@ -10,7 +10,7 @@ from sigua_torch._schedule import EpochNumbers
 FORGOTTEN_AFTER = 1_000
 """Training calls at epoch 0 after which the criterion asks whether set_epoch was forgotten."""
 LARGE = 1000
-"""Examples in a mini-batch from which on it is not looked at."""
+"""Examples above which a mini-batch is not looked at."""
 USER = 6
 """Frames from a warning up to the call of the criterion."""
 
