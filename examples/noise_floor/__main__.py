@@ -10,7 +10,7 @@ what is in the file already is not trained again. Studies: `table` (all methods 
 eps and T that `estimate` found), `sensitivity` (eps off by 10 and 20 %), `batches`, `variants` (a
 floor with a warm-up, or with a smaller gamma), `long` (100 epochs without decay), `held-out` (a
 floor learned from labels that are not trained on). A run of the MLP takes some 10 seconds on a CPU
-core, and all studies on two (`--jobs 2`) four hours; a GPU trains `--together` networks side by
+core, and all studies on two (`--jobs 2`) five hours; a GPU trains `--together` networks side by
 side. `report` makes the tables and pictures. A folder holds the data set's four files as published.
 
 Needs torch, scikit-learn, joblib, matplotlib, rich and sigua.
