@@ -113,9 +113,10 @@ def minimums(session: nox.Session) -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     session.install(*lowest(*(name for extra in extras.values() for name in extra)))
     # Old packages make use of what the newest of their own requirements deprecate.
-    run_tests(session, "torch jax", "-Wignore::DeprecationWarning")
+    tolerant = "-Wignore::DeprecationWarning"
+    run_tests(session, "torch jax", tolerant)
     for backend in KERAS_BACKENDS:
-        run_tests(session, "keras", "-Wignore::DeprecationWarning", KERAS_BACKEND=backend)
+        run_tests(session, "keras", tolerant, KERAS_BACKEND=backend)
 
 
 def lowest(*requirements: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import fields
 from numbers import Integral, Rational, Real
 from typing import Any
@@ -54,8 +55,9 @@ def plain_numbers(dataclass: Any) -> None:
         value = getattr(dataclass, field.name)
         if isinstance(value, np.generic):
             object.__setattr__(dataclass, field.name, value.item())
-        elif isinstance(value, Rational) and not isinstance(value, int) and value <= LARGEST:
-            object.__setattr__(dataclass, field.name, float(value))
+        elif isinstance(value, Rational) and not isinstance(value, int):
+            with suppress(OverflowError):  # one that is too large is refused as it came
+                object.__setattr__(dataclass, field.name, float(value))
 
 
 def schedule(name: str, value: Any, low: float, high: float, advice: str) -> Any:

@@ -157,6 +157,7 @@ def test_a_floor_may_follow_the_epoch():
         (lambda: NoiseFloor(None), "floor: must be a number"),
         (lambda: NoiseFloor(10**400), "floor: must be a number"),
         (lambda: NoiseFloor(Fraction(10**400, 3)), "floor: must be a number"),
+        (lambda: NoiseFloor(Fraction(-(10**400), 3)), "floor: must be a number"),
         (lambda: sigua.custom(NoiseFloor), r"condition: .* call it: NoiseFloor\(\.\.\.\)"),
         (lambda: noise_floor(SKEWED, prior=np.ones(3) + 1j), "prior: must be an array of numbers"),
         (lambda: sigua.sigua_nf(1.5, 10), "noise_rate: must be a number"),

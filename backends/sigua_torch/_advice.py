@@ -26,25 +26,25 @@ class Advice:
 
     def __init__(self, method: Method, numbers: EpochNumbers, whole: bool) -> None:
         self.method, self.numbers = method, numbers
-        small_loss = isinstance(method.condition, SmallLoss)
-        self.known_sizes: set[int] | None = set() if whole and small_loss else None
+        condition = method.condition
+        self.rule = condition if whole and isinstance(condition, SmallLoss) else None
+        self.known_sizes: set[int] = set()
         can_forget = method.horizon > 0 and numbers.steps_per_epoch is None
         self.calls_at_epoch_0: int | None = 0 if can_forget else None
 
     def look(self, size: int) -> None:
         """Look at a call with that many examples."""
-        if self.known_sizes is not None and size not in self.known_sizes and 0 < size <= LARGE:
-            self._look_at_size(size, self.known_sizes)
+        if self.rule is not None and size not in self.known_sizes and 0 < size <= LARGE:
+            self._look_at_size(size, self.rule)
         if self.calls_at_epoch_0 is not None:
             self.calls_at_epoch_0 += 1
             if self.calls_at_epoch_0 == FORGOTTEN_AFTER:
                 self._look_at_epoch()
 
-    def _look_at_size(self, size: int, known: set[int]) -> None:
-        known.add(size)
-        condition = self.method.condition
-        if isinstance(condition, SmallLoss) and condition.too_small(size):
-            self.known_sizes = None
+    def _look_at_size(self, size: int, rule: SmallLoss) -> None:
+        self.known_sizes.add(size)
+        if rule.too_small(size):
+            self.rule = None
             warnings.warn(
                 f"a mini-batch of {size} is too small for {self.method!r}: once warm, it drops no "
                 "example, or climbs on none; use larger batches (if it was only the last, partial "

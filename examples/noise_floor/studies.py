@@ -99,7 +99,7 @@ def make_criterion(
         condition = {
             "averaged": lambda: Averaged(floor),
             "held-out": lambda: sigua.NoiseFloor(learned),
-            "warm-up": lambda: sigua.NoiseFloor(lambda epoch: floor * min(epoch / WARMUP, 1)),
+            "warm-up": lambda: sigua.NoiseFloor(sigua.Knots([(0, 0.0), (WARMUP, floor)])),
         }.get(variant, lambda: sigua.NoiseFloor(floor))()
         gamma = float(variant.removeprefix("gamma ")) if variant.startswith("gamma") else 1.0
         correction = ("forward", T) if on_forward else ("none", None)
