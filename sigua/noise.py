@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
-from sigua._noise_matrices import mapped_transition, random_transition
 from sigua.schedules import rate_to_count, rate_to_parts
-from sigua.transition import TransitionMatrix, require_matrix
+from sigua.transition import TransitionMatrix, mapped_transition, random_transition, require_matrix
 
 __all__ = [
     "corrupt_labels",

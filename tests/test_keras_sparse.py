@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import sigua
 from sigua import TransitionMatrix, reference
 from sigua_keras import SIGUA
-from sigua_keras._correction import Correction
+from sigua_keras._correct import Correction
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

@@ -10,7 +10,7 @@ import numpy as np
 
 from sigua import Known, Method, SmallLoss, checks
 from sigua.conditions import may_read_marks
-from sigua_keras._losses import is_alias
+from sigua_keras._measure import is_alias
 
 _MARKS = "pass sample_weight=np.where(trusted, 1.0, -1.0)"
 

@@ -9,7 +9,8 @@ import keras
 from sigua import Method, checks
 from sigua_keras import _check
 from sigua_keras._attach import Attachment, strategy_scope
-from sigua_keras._objective import Objective, Ranking
+from sigua_keras._objective import Objective
+from sigua_keras._select import Ranking
 
 
 class SIGUA(keras.callbacks.Callback):

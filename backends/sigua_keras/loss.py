@@ -7,9 +7,9 @@ from typing import Any
 import keras
 
 from sigua import Method, checks
-from sigua_keras import _check, _losses
-from sigua_keras._correction import Correction
-from sigua_keras._objective import Ranking, weigh
+from sigua_keras import _check, _measure
+from sigua_keras._correct import Correction
+from sigua_keras._select import Ranking, weigh
 
 
 @keras.saving.register_keras_serializable(package="sigua")
@@ -74,8 +74,8 @@ class SIGUALoss(keras.losses.Loss):
                 methods a negative one in a NumPy array or a list. In a tensor it makes the loss
                 NaN.
         """
-        y_true = _losses.squeeze_labels(keras.ops.convert_to_tensor(y_true), y_pred)
-        loss = _losses.resolve(self.loss, y_true, y_pred)
+        y_true = _measure.squeeze_labels(keras.ops.convert_to_tensor(y_true), y_pred)
+        loss = _measure.resolve(self.loss, y_true, y_pred)
         numbers = self.method.at(0)
         measured = loss, y_true, y_pred, sample_weight
         done = weigh(self.method, self._correction, numbers, *measured, self._ranking)

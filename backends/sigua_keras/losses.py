@@ -17,7 +17,7 @@ import keras
 from keras import ops
 
 from sigua import checks
-from sigua_keras._losses import Tensor, is_dense, log_probabilities
+from sigua_keras._measure import Tensor, is_dense, log_probabilities
 
 __all__ = ["Bootstrapping", "GeneralizedCrossEntropy", "LogSum", "SymmetricCrossEntropy"]
 

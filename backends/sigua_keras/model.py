@@ -10,7 +10,8 @@ import numpy as np
 from sigua import Method, checks
 from sigua_keras import _check
 from sigua_keras._attach import carried, evaluating, require_tracked, track
-from sigua_keras._objective import Objective, Ranking
+from sigua_keras._objective import Objective
+from sigua_keras._select import Ranking
 
 
 @keras.saving.register_keras_serializable(package="sigua")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sigua import Known, Method, Split, checks
 from sigua.conditions import may_read_marks
-from sigua_torch._losses import class_dim, is_index
+from sigua_torch._measure import class_dim, is_index
 
 _PLAIN = "nn.CrossEntropyLoss(reduction='none')"
 

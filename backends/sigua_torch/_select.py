@@ -10,8 +10,7 @@ from torch import Tensor
 
 from sigua import Method, Split
 from sigua.conditions import choose
-from sigua_torch._batch import INF, DeviceBatch, HostBatch
-from sigua_torch._groups import GroupedBatch, Groups
+from sigua_torch._batch import INF, DeviceBatch, GroupedBatch, Groups, HostBatch
 from sigua_torch._pool import Pool
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sigua import Split, checks
 from sigua.diagnostics import EpochReport, masks_to_count, report
-from sigua_torch._losses import class_dim
+from sigua_torch._measure import class_dim
 
 
 class SelectionMeter:

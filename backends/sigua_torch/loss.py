@@ -12,11 +12,11 @@ from torch.nn import functional as F
 from sigua import Method, Split, checks
 from sigua_torch import _check
 from sigua_torch._advice import Advice
-from sigua_torch._batch import INF
+from sigua_torch._batch import INF, find_groups
+from sigua_torch._correct import Correction
 from sigua_torch._flat import FlatRule, is_everyday, to_split
-from sigua_torch._groups import find_groups
-from sigua_torch._losses import Base, Correction, Measure, class_dim, is_index
-from sigua_torch._outputs import logits_of
+from sigua_torch._logits import logits_of
+from sigua_torch._measure import Base, Measure, class_dim, is_index
 from sigua_torch._pool import pool_of
 from sigua_torch._schedule import EpochNumbers, check_steps
 from sigua_torch._select import Examples, Selector

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sigua import checks
-from sigua_torch._losses import class_dim, is_index
+from sigua_torch._measure import class_dim, is_index
 from sigua_torch._sigmoid import two_way
 
 __all__ = [

@@ -9,8 +9,8 @@ import numpy as np
 from keras import ops
 
 from sigua import Method, TransitionMatrix, checks
-from sigua_keras import _losses
-from sigua_keras._losses import Loss, Tensor
+from sigua_keras import _measure
+from sigua_keras._measure import Loss, Tensor
 
 TINY = float(np.finfo(np.float32).tiny)
 
@@ -95,11 +95,11 @@ class Correction:
         """
         self.check(loss, y_pred)
         if self.kind == "none":
-            return _losses.per_example(loss, y_true, y_pred), None
+            return _measure.per_example(loss, y_true, y_pred), None
         if self.kind == "forward":
             return self._forward(loss, y_true, y_pred), None
-        table = _losses.every_class(loss, y_true, y_pred)
-        entries, losses = self.inverse.at(_losses.label_index(y_true, y_pred), table)
+        table = _measure.every_class(loss, y_true, y_pred)
+        entries, losses = self.inverse.at(_measure.label_index(y_true, y_pred), table)
         detached = ops.stop_gradient(table)
         return _dot(entries, losses), lambda: _dot(self.sums, detached)
 
@@ -107,7 +107,7 @@ class Correction:
         """Refuse another number of classes than T's, and a loss that ignores one."""
         if self.kind == "none" and not self.method.needs_cross_entropy:
             return
-        self.method.require_classes(_losses.num_classes(y_pred), "predictions")
+        self.method.require_classes(_measure.num_classes(y_pred), "predictions")
         if self.kind != "none" and getattr(loss, "ignore_class", None) is not None:
             advice = "give those examples a sample_weight of 0"
             raise checks.refuse(
@@ -115,10 +115,10 @@ class Correction:
             )
 
     def _forward(self, loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        logits = _losses.is_logits(loss)
-        log_p = _losses.log_probabilities(y_pred, logits)
-        if _losses.is_cross_entropy(loss, y_pred):
-            labels = _losses.label_index(y_true, y_pred)
+        logits = _measure.is_logits(loss)
+        log_p = _measure.log_probabilities(y_pred, logits)
+        if _measure.is_cross_entropy(loss, y_pred):
+            labels = _measure.label_index(y_true, y_pred)
             # The logarithm of the sum, not the sum's: T'p may underflow where T has zeros.
             entries, log_p = self.columns.at(labels, log_p)
             return -ops.logsumexp(ops.log(entries) + log_p, -1)
@@ -127,7 +127,7 @@ class Correction:
             noisy = ops.log(ops.maximum(noisy, TINY))
         if y_pred.shape[-1] == 1:
             noisy = noisy[:, 1:] - noisy[:, :1] if logits else noisy[:, 1:]
-        return _losses.per_example(loss, y_true, noisy)
+        return _measure.per_example(loss, y_true, noisy)
 
 
 def _dot(entries: Tensor, losses: Tensor) -> Tensor:

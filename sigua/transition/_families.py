@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
-from sigua._sparse import Csr
-from sigua.transition import SPARSE_ABOVE, TransitionMatrix
+from sigua.transition._sparse import Csr
+from sigua.transition.matrix import SPARSE_ABOVE, TransitionMatrix
 
 
 def mapped_transition(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
-from sigua._sparse import Csr, Matrix
+from sigua.transition._sparse import Csr, Matrix
 
 MAX_CONDITION = 1e4
 """Above this condition number T^-1 amplifies float32 rounding to some 0.1 % of a loss or more."""

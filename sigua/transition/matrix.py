@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sigua import _sparse, _sparse_inverse, checks
-from sigua._kept import Kept
-from sigua._sparse import Csr, Matrix, Padded
-from sigua._stochastic import ROUNDING, from_dense, from_sparse, is_sparse, refuse_above
+from sigua import checks
+from sigua.transition import _sparse, _sparse_inverse
+from sigua.transition._kept import Kept
+from sigua.transition._sparse import Csr, Matrix, Padded
+from sigua.transition._stochastic import ROUNDING, from_dense, from_sparse, is_sparse, refuse_above
 
 MAX_DENSE = 10_000
 """The most classes for which a sparse or symmetric T becomes a k x k array, of 0.8 GB."""

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from sigua import _sparse, checks
-from sigua._sparse import INVERSE_ERROR, Csr, Integers, Matrix, Padded
-from sigua._stochastic import MAX_CONDITION
+from sigua import checks
+from sigua.transition import _sparse
+from sigua.transition._sparse import INVERSE_ERROR, Csr, Integers, Matrix, Padded
+from sigua.transition._stochastic import MAX_CONDITION
 
 MAX_GROUP = 2000
 """The most classes of a group that is inverted as a dense matrix, 32 MB."""
