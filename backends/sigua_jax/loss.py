@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 from jax import Array
 from jax import numpy as jnp
 
-from sigua import Method, Split, TransitionMatrix, checks
-from sigua.conditions import choose, may_read_marks, no_class_sums
+from sigua import Method, Split, checks
+from sigua.conditions import choose
+from sigua_jax import _check, _correct, _schedule
+from sigua_jax._batch import Batch
 
 
 def sigua_loss(
@@ -77,118 +78,10 @@ def _decide(
     logits: Any, labels: Any, epoch: Any, method: Method, where: Any, trusted: Any
 ) -> tuple[Any, Array, Batch, Split]:
     """Return gamma, the losses with gradient, what the rule was asked about, and its answer."""
-    log_p, labels, where = _checked(Method.require(method), logits, labels, where)
-    if trusted is not None and not may_read_marks(method.condition):
-        rule, came = "only Known or a rule of your own reads it", f"{method!r} came"
-        raise checks.refuse("trusted", rule, came, "leave it out, or use sigua.Known()")
-    if isinstance(trusted, Split):
-        trusted = Split(*(_mask("trusted", mask, labels.shape) for mask in trusted))
-    elif trusted is not None:
-        trusted = _mask("trusted", trusted, labels.shape)
-    losses = _losses(method, log_p, labels)
+    log_p, labels, where = _check.batch(Method.require(method), logits, labels, where)
+    trusted = _check.trusted(method, trusted, labels.shape)
+    losses = _correct.losses(method, log_p, labels)
     ranked = jax.lax.stop_gradient(jnp.where(where, losses, jnp.inf))
-    batch = Batch(ranked, where.sum(), trusted, lambda: _class_sums(method, log_p))
-    gamma, *numbers = _numbers(method, epoch)
+    batch = Batch(ranked, where.sum(), trusted, lambda: _correct.class_sums(method, log_p))
+    gamma, *numbers = _schedule.numbers(method, epoch)
     return gamma, losses, batch, choose(method.condition, batch, tuple(numbers))
-
-
-@dataclass(eq=False)
-class Batch:
-    """`sigua.Batch` on arrays of JAX."""
-
-    losses: Array
-    size: Any
-    trusted: Any
-    class_sums: Any
-
-    def smallest(self, count: Any) -> Array:
-        losses = jnp.where(jnp.isnan(self.losses), jnp.inf, self.losses)
-        mesh = jax.typeof(losses).sharding.mesh
-        if not mesh.empty:  # nothing sorts along a sharded axis that is explicit
-            losses = jax.reshard(losses, jax.NamedSharding(mesh, jax.P()))  # type: ignore[no-untyped-call]  # JAX's
-        ordered = jnp.sort(jnp.append(losses, -jnp.inf))  # for two counts, XLA sorts once
-        return ordered[jnp.minimum(count, self.size)]
-
-    def mean(self) -> Array:
-        counted = self.losses != jnp.inf  # NaN stays
-        return jnp.where(counted, self.losses, 0.0).sum() / jnp.maximum(counted.sum(), 1)
-
-
-def _losses(method: Method, log_p: Array, labels: Array) -> Array:
-    """Return what is optimised per example, (n,), in O(n k)."""
-    if method.T is None:
-        return -jnp.take_along_axis(log_p, labels[:, None], -1)[:, 0]
-    rows = _rows(method.T, labels, method.correction == "backward").astype(log_p.dtype)
-    if method.correction == "backward":
-        return -_dot(rows, log_p)
-    possible = ((rows > 0) & (log_p != -jnp.inf)).any(-1)  # else logsumexp has a gradient of NaN
-    observed = jax.nn.logsumexp(jnp.where(possible[:, None], log_p, 0.0), -1, b=rows)
-    return jnp.where(possible, -observed, jnp.inf)
-
-
-def _rows(T: TransitionMatrix, labels: Array, inverse: bool) -> Array:
-    """Return row y of T^-1, or column y of T, (n, k); for symmetric noise without a table."""
-    if T.flip_rate is None:
-        table = jnp.asarray(T.inverse if inverse else T.rows.T)
-        return table.at[labels].get(out_sharding=jax.typeof(labels).sharding)
-    on, off = (sum(T.inverse_pair), T.inverse_pair[1]) if inverse else T.entries
-    return jnp.where(labels[:, None] == jnp.arange(T.num_classes), on, off)
-
-
-def _class_sums(method: Method, log_p: Array) -> Array:
-    """Return 1'T^-1 l, (n,)."""
-    if method.T is None or method.correction != "backward":
-        raise no_class_sums()
-    return -_dot(jnp.asarray(method.T.inverse_column_sums), jax.lax.stop_gradient(log_p))
-
-
-def _dot(rows: Array, log_p: Array) -> Array:
-    """Return the dot products of rows, where a coefficient of 0 drops an infinity, too."""
-    return (rows * jnp.where(rows == 0, 0.0, log_p)).sum(-1)
-
-
-def _numbers(method: Method, epoch: Any) -> tuple[Any, ...]:
-    """Return `method.at(epoch)`; of a traced epoch, from a table with a row per epoch."""
-    if isinstance(epoch, tuple):
-        length = len(method.at(0))
-        if len(epoch) != length:
-            rule = f"must be method.at(t), which has length {length}, or a number t"
-            raise checks.refuse("epoch", rule, f"length {len(epoch)} came", "give method.at(t)")
-        return epoch
-    if not isinstance(epoch, jax.core.Tracer):
-        return method.at(epoch.item() if hasattr(epoch, "item") else epoch)
-    if not jnp.issubdtype(epoch.dtype, jnp.integer) or method.horizon == jnp.inf:
-        rule = "traced by jit it must be an integer, and every schedule must settle"
-        raise checks.refuse("epoch", rule, f"{epoch.dtype} for {method!r} came", "jit method.at(t)")
-    table = [method.at(t) for t in range(int(method.horizon) + 2)]
-    now = jnp.clip(epoch, 0, len(table) - 1)
-    return tuple(jnp.asarray(column)[now] for column in zip(*table, strict=True))
-
-
-def _checked(method: Method, logits: Any, labels: Any, where: Any) -> tuple[Array, Array, Array]:
-    """Return log p, labels, and who takes part."""
-    logits, labels = jnp.asarray(logits), jnp.asarray(labels)
-    if logits.ndim != 2 or labels.shape != logits.shape[:1] or labels.dtype.kind not in "iu":
-        rule = "must have shape (n, k), and labels must be integers of shape (n,)"
-        came = f"{logits.dtype}{logits.shape} and {labels.dtype}{labels.shape} came"
-        raise checks.refuse("logits", rule, came, "reshape to rank jointly, vmap to rank apart")
-    n, k = logits.shape
-    method.require_classes(k)
-    where = jnp.ones(n, bool) if where is None else _mask("where", where, (n,))
-    labels = jnp.where(where, labels, 0).astype(jnp.int32)
-    if not isinstance(labels, jax.core.Tracer):
-        checks.labels("labels", labels, k)
-    logits = jnp.where(where[:, None], logits, jnp.float32(0))  # so in float32 at least
-    unknown = (labels < 0) | (labels >= k)
-    return jax.nn.log_softmax(jnp.where(unknown[:, None], jnp.nan, logits)), labels, where
-
-
-def _mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
-    if isinstance(value, (tuple, dict)):
-        came = f"a {type(value).__name__} came"
-        raise checks.refuse(name, f"must be bool{shape}", came, "for two masks use sigua.Split")
-    mask = jnp.asarray(value)
-    if mask.dtype != bool or mask.shape != shape:
-        came = f"{mask.dtype}{mask.shape} came"
-        raise checks.refuse(name, f"must be bool{shape}, one per example", came, "cast or reshape")
-    return mask
