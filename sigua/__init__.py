@@ -5,9 +5,18 @@
 The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua_jax` train with it.
 """
 
-from sigua import losses, reference
+from sigua import confidence, losses, reference
 from sigua._method import Method
-from sigua.conditions import AllGood, Batch, Condition, Known, NoiseFloor, NonNegative, SmallLoss
+from sigua.conditions import (
+    Agreement,
+    AllGood,
+    Batch,
+    Condition,
+    Known,
+    NoiseFloor,
+    NonNegative,
+    SmallLoss,
+)
 from sigua.diagnostics import LabelIssues, label_margins, rank_label_issues
 from sigua.estimate import estimate_noise_rate, estimate_transition, label_losses
 from sigua.floor import noise_floor
@@ -17,6 +26,7 @@ from sigua.methods import (
     forward_correction,
     nn_backward_correction,
     self_teaching,
+    sigua_ag,
     sigua_bc,
     sigua_fc,
     sigua_nf,
@@ -38,6 +48,7 @@ from sigua.transition import TransitionMatrix
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agreement",
     "AllGood",
     "Batch",
     "Condition",
@@ -51,6 +62,7 @@ __all__ = [
     "Split",
     "TransitionMatrix",
     "backward_correction",
+    "confidence",
     "corrupt_labels",
     "corrupt_labels_by_instance",
     "custom",
@@ -73,6 +85,7 @@ __all__ = [
     "replace_inputs",
     "self_teaching",
     "signed_weights",
+    "sigua_ag",
     "sigua_bc",
     "sigua_fc",
     "sigua_nf",

@@ -9,6 +9,8 @@ import jax
 from jax import Array
 from jax import numpy as jnp
 
+from sigua.conditions import no_margins
+
 
 @dataclass(eq=False)
 class Batch:
@@ -30,3 +32,6 @@ class Batch:
     def mean(self) -> Array:
         counted = self.losses != jnp.inf  # NaN stays
         return jnp.where(counted, self.losses, 0.0).sum() / jnp.maximum(counted.sum(), 1)
+
+    def margins(self, by_class: bool = True) -> Array:
+        raise no_margins()
