@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 from jax import Array
 from jax import numpy as jnp
 
 from sigua import Method, Split, checks
-from sigua.conditions import choose
-from sigua_jax import _check, _correct, _schedule
-from sigua_jax._batch import Batch
+from sigua_jax import _check
+from sigua_jax._measure import Base
+from sigua_jax._select import decide, or_one
 
 
 def sigua_loss(
@@ -20,8 +19,15 @@ def sigua_loss(
     epoch: Any,
     method: Method,
     *,
+    steps_per_epoch: int | None = None,
     where: Any = None,
     trusted: Any = None,
+    confidence: Any = None,
+    weight: Any = None,
+    label_smoothing: float = 0.0,
+    base: Base | None = None,
+    rank_by: Base | None = None,
+    per_class: bool = False,
     reduction: str = "mean",
 ) -> Array:
     """Return sum_i loss_i * (good_i - gamma * bad_i) / n, to be differentiated (Eq. 3).
@@ -30,15 +36,32 @@ def sigua_loss(
     A loss of +inf contributes nothing; NaN reaches you.
 
     Args:
-        logits: float, (n, k); float16 and bfloat16 are measured and ranked in float32.
-        labels: integers, (n,), in [0, k). Any other is refused, or makes the loss NaN where labels
-            are traced and cannot be read.
+        logits: float, (n, k), or (n,) for one sigmoid output, which makes two classes; float16 and
+            bfloat16 are measured and ranked in float32.
+        labels: integers in [0, k), (n,), or class probabilities, float, of the logits' shape. Any
+            other is refused, or makes value and gradient NaN where labels are traced and cannot be
+            read. Several labels for each input: `ravel` both, and each label is an example.
         epoch: t >= 0, or `method.at(t)`. Both may be traced and then cost no recompilation: t as an
             integer and with schedules that settle (numbers, `sigua.Knots`), `method.at(t)`, which
             is made outside of `jit`, for every t and every schedule.
         method: what to train with; static under `jit`.
+        steps_per_epoch: `epoch` counts steps, and t is `epoch / steps_per_epoch`, exactly; for
+            warm-ups within an epoch, and for streams, where it is any number of steps.
         where: bool, (n,): who takes part, has a rank and counts in n; such as `labels >= 0`.
         trusted: bool, (n,), or a `sigua.Split` of two, for `sigua.Known`.
+        confidence: the class confidence so far, float, (2, k), for `sigua.sigua_ag` and other rules
+            that read it: see `init_confidence` and `update_confidence`.
+        weight: float, (k,), a weight per class, which scales losses and never decides; "mean" then
+            divides by the sum of the labels' weights, and for class probabilities by n. For
+            backward correction it belongs to the true class.
+        label_smoothing: in [0, 1].
+        base: another loss instead of cross-entropy: a function of (logits, labels), as you gave
+            them, that returns a loss per example, (n,), such as Optax's. Without a correction they
+            may be anything of n rows, as for a regression. Backward correction calls it once per
+            class; forward correction gives it log-probabilities for logits, or their log-odds.
+        rank_by: the loss per example that decides, if it is not the one that is optimised: a
+            function as `base`, such as `sigua_jax.cross_entropy`, the only one for `sigua_nf`.
+        per_class: select among the examples of each label apart; for integer labels.
         reduction: "mean", "sum", or "none" (the signed losses, which you may weigh).
 
     Counts are exact up to n = 2,145,000, and beyond under `jax_enable_x64`.
@@ -54,34 +77,39 @@ def sigua_loss(
     ([False, False, True, True, True], [False, True, False, False, False])
     """
     checks.choice("reduction", reduction, ("mean", "sum", "none"))
-    gamma, losses, batch, split = _decide(logits, labels, epoch, method, where, trusted)
-    good, bad = (mask.astype(losses.dtype) for mask in split)
+    options = _check.options(method, weight, label_smoothing, base, rank_by, per_class)
+    known = where, trusted, confidence
+    step = decide(logits, labels, epoch, method, options, steps_per_epoch, *known)
+    total = step.shares.sum()
+    good, bad = (mask.astype(step.losses.dtype) for mask in step.split)
     if method.separate:
-        good, bad = (mask * (batch.size / jnp.maximum(mask.sum(), 1)) for mask in (good, bad))
-    counted = jnp.where(batch.losses == jnp.inf, 0.0, losses)
-    signed: Array = counted * (good - jnp.asarray(gamma, losses.dtype) * bad)
-    total = signed if reduction == "none" else signed.sum()
-    return total / jnp.maximum(batch.size, 1) if reduction == "mean" else total
+        good, bad = (m * (total / or_one((m * step.shares).sum())) for m in (good, bad))
+    signed: Array = step.losses * (good - jnp.asarray(step.gamma, good.dtype) * bad)
+    if reduction == "none":
+        return signed
+    return signed.sum() / or_one(total) if reduction == "mean" else signed.sum()
 
 
 def sigua_split(
-    logits: Any, labels: Any, epoch: Any, method: Method, *, where: Any = None, trusted: Any = None
+    logits: Any,
+    labels: Any,
+    epoch: Any,
+    method: Method,
+    *,
+    steps_per_epoch: int | None = None,
+    where: Any = None,
+    trusted: Any = None,
+    confidence: Any = None,
+    weight: Any = None,
+    label_smoothing: float = 0.0,
+    base: Base | None = None,
+    rank_by: Base | None = None,
+    per_class: bool = False,
 ) -> Split:
     """Return who is good and bad, bool, (n,); the arguments are those of `sigua_loss`.
 
     Inside one `jit` the two share their work.
     """
-    return _decide(logits, labels, epoch, method, where, trusted)[3]
-
-
-def _decide(
-    logits: Any, labels: Any, epoch: Any, method: Method, where: Any, trusted: Any
-) -> tuple[Any, Array, Batch, Split]:
-    """Return gamma, the losses with gradient, what the rule was asked about, and its answer."""
-    log_p, labels, where = _check.batch(Method.require(method), logits, labels, where)
-    trusted = _check.trusted(method, trusted, labels.shape)
-    losses = _correct.losses(method, log_p, labels)
-    ranked = jax.lax.stop_gradient(jnp.where(where, losses, jnp.inf))
-    batch = Batch(ranked, where.sum(), trusted, lambda: _correct.class_sums(method, log_p))
-    gamma, *numbers = _schedule.numbers(method, epoch)
-    return gamma, losses, batch, choose(method.condition, batch, tuple(numbers))
+    options = _check.options(method, weight, label_smoothing, base, rank_by, per_class)
+    known = where, trusted, confidence
+    return decide(logits, labels, epoch, method, options, steps_per_epoch, *known).split
