@@ -67,6 +67,18 @@ class Confidence(nn.Module):
         self.register_buffer("state", None, persistent=False)
         self.register_buffer("pending", None, persistent=False)
 
+    def fits(self, logits: Tensor) -> bool:
+        """Return whether there are as many classes as before."""
+        return self.state is None or self.state.shape[1] == logits.shape[class_dim(logits)]
+
+    def check(self, logits: Tensor) -> None:
+        """Raise ValueError if there are other classes than before."""
+        if self.state is not None and not self.fits(logits):
+            raise ValueError(
+                f"input: must have {self.state.shape[1]} classes, whose confidence the criterion "
+                f"keeps, got {logits.shape[class_dim(logits)]}; use a criterion for each output"
+            )
+
     def rates(self) -> Tensor | None:
         """Return c, (k,), as it was before this mini-batch; None before the first."""
         return None if self.state is None else confidence.rates(self.state)

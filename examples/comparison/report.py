@@ -12,7 +12,7 @@ from train import Settings
 LAST = 5  # epochs whose test accuracy is averaged
 Row = dict[str, Any]
 FLOORS = ["floor on CE", "floor on forward"]
-COLORS = dict(zip(METHODS, [f"C{i}" for i in range(10)], strict=True))
+COLORS = dict(zip(METHODS, [*(f"C{i}" for i in range(10)), "black", "gold"], strict=True))
 
 
 def scores(rows: Iterable[Row]) -> np.ndarray:
