@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sigua import Agreement, Method, confidence
+from sigua_torch._correct import FEW_CLASSES
 from sigua_torch._flat import Array
 from sigua_torch._margins import Confidence
 
@@ -25,6 +26,7 @@ class FlatAgreement:
 
     def __init__(self, mean: bool, state: Confidence | None) -> None:
         self.mean, self.state = mean, state
+        self._each: Array = np.arange(0)
 
     @staticmethod
     def applies(method: Method, smoothing: float) -> bool:
@@ -53,34 +55,53 @@ class FlatAgreement:
             return None
         if not values.max() < INF:  # NaN is every maximum
             return None
+        n, k = x.shape
+        if n != len(self._each):
+            self._each = np.arange(n)
         gamma, threshold = numbers
-        codes = (~_agrees(x - self._log_c(x), labels, threshold)).view(np.int8)
+        # NumPy goes along the longer axis several times as fast.
+        few = k <= FEW_CLASSES
+        place = labels * n + self._each if few else self._each * k + labels
+        agrees = _agrees(self._scores(x, few), place, threshold, axis=0 if few else 1)
         if self.state is not None:
-            self._count(values, labels, x.shape[1])
-        scale = 1 / len(values) if self.mean else 1.0
+            self._count(values, labels, k)
+        scale = 1 / n if self.mean else 1.0
         table = np.array([scale, -gamma * scale], values.dtype)
+        codes = (~agrees).view(np.int8)
         return torch.from_numpy(table[codes]), codes
 
-    def _log_c(self, x: Array) -> Any:
-        if self.state is None or self.state.state is None:
-            return 0.0
-        return np.log(confidence.rates(self.state.state.numpy()), dtype=x.dtype)
+    def _scores(self, x: Array, few: bool) -> Array:
+        """Return log u but for a constant, as a new array: (k, n) for few classes, or (n, k)."""
+        scores = x.T.copy(order="C") if few else x.copy()
+        if self.state is not None and self.state.state is not None:
+            log_c = np.log(confidence.rates(self.state.state.numpy()))
+            scores -= log_c[:, None] if few else log_c
+        return scores
 
     def _count(self, losses: Array, labels: Array, k: int) -> None:
-        sums = np.bincount(labels, np.exp(-losses), k), np.bincount(labels, minlength=k)
+        """Do what `Confidence.update` does, in place."""
         assert self.state is not None
-        self.state.update(torch.from_numpy(np.array(sums, losses.dtype)), None)
+        state = self.state.ready(k, torch.from_numpy(losses)).numpy()
+        sums = np.stack([np.bincount(labels, np.exp(-losses), k), np.bincount(labels, minlength=k)])
+        state[...] = confidence.moved(state, sums)
 
 
-def _agrees(scores: Array, labels: Array, threshold: float) -> Array:
-    """Return whether the margin of u = softmax(scores) is above the threshold; spoils scores."""
-    place = np.arange(len(labels)), labels
-    own = scores[place]
-    scores[place] = -INF
-    other = scores.max(axis=1)
+def _agrees(scores: Array, place: Array, threshold: float, axis: int) -> Array:
+    """Return whether the margin of u = softmax(scores) is above the threshold; spoils scores.
+
+    Args:
+        scores: float, with the classes along `axis`, in C order.
+        place: of each label in the flattened scores, (n,).
+        threshold: of the margin.
+        axis: of the classes.
+    """
+    flat = scores.reshape(-1)
+    own = flat.take(place)
+    flat[place] = -INF
+    other = scores.max(axis)
     if threshold == 0:
         return np.asarray(own > other)
     top = np.maximum(own, other)
     own, other = np.exp(own - top), np.exp(other - top)
-    total = own + np.exp(scores - top[:, None]).sum(axis=1)
+    total = own + np.exp(scores - np.expand_dims(top, axis)).sum(axis)
     return np.asarray(own - other > threshold * total)
