@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from beyond import AveragedAgreement, ThenForward
 from elr import EarlyLearning
 from torch import Tensor, nn
 from train import CLASSES, Settings
@@ -28,6 +29,7 @@ PAIR = TransitionMatrix.pair(0.45, CLASSES)
 NEEDS_T = ["BC", "SIGUA_BC label", "SIGUA_BC batch", "forward", "floor on forward"]
 WARMUP = 10  # epochs in which a floor with a warm-up rises from 0, as rho does in the paper
 AGREEMENTS = ["without c", "warmup 5", "warmup 15", "threshold -0.15", "gamma 0.001", "over GCE"]
+AGREEMENTS += ["averaged", "then forward"]
 VARIANTS = ["warm-up", "gamma 0.1", "gamma 0"]
 KNOW_NOTHING = ["standard", "GCE", "ELR", "agreement"]
 METHODS = [*KNOW_NOTHING, "self-teaching", "SIGUA_SL", "floor on CE", *NEEDS_T]
@@ -84,7 +86,7 @@ def misjudged(noise: Noise, factor: float) -> Noise:
 
 def make_criterion(
     name: str, noise: Noise, told: Noise, learned: Callable[[float], float] | None = None
-) -> SIGUALoss | EarlyLearning:
+) -> nn.Module:
     """Return a criterion that knows what it was told; gamma and delta as in the paper's code.
 
     Args:
@@ -99,7 +101,7 @@ def make_criterion(
     if method == "ELR":
         return EarlyLearning(len(noise.labels), CLASSES)
     if method == "agreement":
-        return agreement(variant)
+        return agreement(variant, len(noise.labels))
     if method == "GCE":
         return SIGUALoss(sigua.standard(), base=generalized_cross_entropy)
     if variant:
@@ -128,13 +130,17 @@ def make_criterion(
     )
 
 
-def agreement(variant: str) -> SIGUALoss:
+def agreement(variant: str, examples: int) -> nn.Module:
     """Return agreement's criterion; a variant such as "warmup 5" changes one argument."""
     name, _, value = variant.partition(" ")
     if variant == "over GCE":
         return SIGUALoss(sigua.sigua_ag(), base=generalized_cross_entropy)
     if variant == "without c":
         return SIGUALoss(sigua.sigua_ag(by_class=False))
+    if variant == "averaged":
+        return AveragedAgreement(examples, CLASSES)
+    if variant == "then forward":
+        return ThenForward(CLASSES)
     return SIGUALoss(sigua.sigua_ag(**({name: float(value)} if name else {})))
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+from beyond import AveragedAgreement
 from elr import EarlyLearning
 from torch import Tensor, nn
 
 import sigua
-from sigua_torch import SIGUALoss
 
 CLASSES = 10
 RATE = 1e-3  # Adam's learning rate, where it begins
@@ -65,7 +65,7 @@ class Training:
     def __init__(
         self,
         images: Images,
-        criterion: SIGUALoss | EarlyLearning,
+        criterion: nn.Module,
         seed: int,
         settings: Settings,
         held_out: int = 0,
@@ -88,7 +88,7 @@ class Training:
         self.stream = torch.cuda.Stream() if on_card else None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.correct: list[Tensor] = []
-        self.by_index = isinstance(criterion, EarlyLearning)
+        self.by_index = isinstance(criterion, (AveragedAgreement, EarlyLearning))
         rule = getattr(getattr(criterion, "method", None), "condition", None)
         self.drops = isinstance(rule, sigua.Agreement)  # whose share is an estimate
         self.bad = torch.zeros((), device=device)
