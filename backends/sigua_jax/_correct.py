@@ -56,7 +56,8 @@ def _rows(T: TransitionMatrix, labels: Array, logits: Array, inverse: bool) -> A
         else:
             columns, values = lookup(columns, labels), lookup(values, labels)
         each = jnp.arange(len(labels)).reshape(-1, *[1] * (values.ndim - 1))
-        return jnp.zeros_like(logits).at[each, columns].add(values)
+        sharding = jax.typeof(logits).sharding
+        return jnp.zeros_like(logits).at[each, columns].add(values, out_sharding=sharding)
     table = jnp.asarray(T.inverse if inverse else T.rows.T, logits.dtype)
     return _exactly(labels, table) if labels.ndim == 2 else lookup(table, labels)
 
