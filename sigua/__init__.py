@@ -8,9 +8,12 @@ The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua
 from sigua import losses, reference
 from sigua._method import Method
 from sigua.conditions import AllGood, Batch, Condition, Known, NoiseFloor, NonNegative, SmallLoss
+from sigua.counting import count_noise_rate, count_transition, transition_intervals
+from sigua.diagnosis import Diagnosis, diagnose
 from sigua.diagnostics import LabelIssues, label_margins, rank_label_issues
 from sigua.estimate import estimate_noise_rate, estimate_transition, label_losses
 from sigua.floor import noise_floor
+from sigua.intervals import Interval
 from sigua.methods import (
     backward_correction,
     custom,
@@ -41,6 +44,8 @@ __all__ = [
     "AllGood",
     "Batch",
     "Condition",
+    "Diagnosis",
+    "Interval",
     "Knots",
     "Known",
     "LabelIssues",
@@ -53,7 +58,10 @@ __all__ = [
     "backward_correction",
     "corrupt_labels",
     "corrupt_labels_by_instance",
+    "count_noise_rate",
+    "count_transition",
     "custom",
+    "diagnose",
     "estimate_noise_rate",
     "estimate_transition",
     "forward_correction",
@@ -79,4 +87,5 @@ __all__ = [
     "sigua_sl",
     "standard",
     "stop_grad",
+    "transition_intervals",
 ]
