@@ -30,7 +30,7 @@ from sklearn.neural_network import MLPClassifier
 
 import sigua
 
-ESTIMATORS = ["anchor", "anchor, 97 %", "confident", "dual-t", "trusted, 200", "mixture"]
+ESTIMATORS = ["anchor", "anchor, 97 %", "confident", "dual-t", "gold, 200", "mixture"]
 TRUTH = "the truth"
 CHECKED = 200  # labels that someone looked at
 LAST = 5  # epochs whose test accuracy is averaged
@@ -65,7 +65,7 @@ def estimate(
         return sigua.estimate_noise_rate(p, noisy, method="mixture"), None
     method, *_ = name.split(",")
     keywords: dict[str, Any] = {"labels": noisy}
-    if method == "trusted":
+    if method == "gold":
         checked = np.random.default_rng(seed).choice(len(y), CHECKED, replace=False)
         p, keywords = p[checked], {"true_labels": y[checked]}
     if "97" in name:

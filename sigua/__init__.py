@@ -5,9 +5,18 @@
 The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua_jax` train with it.
 """
 
-from sigua import losses, reference
+from sigua import confidence, losses, reference
 from sigua._method import Method
-from sigua.conditions import AllGood, Batch, Condition, Known, NoiseFloor, NonNegative, SmallLoss
+from sigua.conditions import (
+    Agreement,
+    AllGood,
+    Batch,
+    Condition,
+    Known,
+    NoiseFloor,
+    NonNegative,
+    SmallLoss,
+)
 from sigua.counting import count_noise_rate, count_transition, transition_intervals
 from sigua.diagnosis import Diagnosis, diagnose
 from sigua.diagnostics import LabelIssues, label_margins, rank_label_issues
@@ -20,6 +29,7 @@ from sigua.methods import (
     forward_correction,
     nn_backward_correction,
     self_teaching,
+    sigua_ag,
     sigua_bc,
     sigua_fc,
     sigua_nf,
@@ -41,6 +51,7 @@ from sigua.transition import TransitionMatrix
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agreement",
     "AllGood",
     "Batch",
     "Condition",
@@ -56,6 +67,7 @@ __all__ = [
     "Split",
     "TransitionMatrix",
     "backward_correction",
+    "confidence",
     "corrupt_labels",
     "corrupt_labels_by_instance",
     "count_noise_rate",
@@ -81,6 +93,7 @@ __all__ = [
     "replace_inputs",
     "self_teaching",
     "signed_weights",
+    "sigua_ag",
     "sigua_bc",
     "sigua_fc",
     "sigua_nf",

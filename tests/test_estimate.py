@@ -18,12 +18,12 @@ Y = [0, 0, 0, 1, 1]
 CONFIDENT_CASES = json.loads(
     (Path(__file__).parent / "golden" / "confident_joint.json").read_text()
 )["cases"]
-METHODS = ["anchor", "confident", "dual-t", "trusted"]
+METHODS = ["anchor", "confident", "dual-t", "gold"]
 
 
 def arguments(method, labels):
     """Return the labels under the name by which a method takes them."""
-    return {"method": method, "true_labels" if method == "trusted" else "labels": labels}
+    return {"method": method, "true_labels" if method == "gold" else "labels": labels}
 
 
 def close(T, rows):
@@ -74,14 +74,14 @@ def test_dual_t_is_from_true_to_predicted_by_anchors_times_from_predicted_to_obs
     close(T, [[14 / 15, 1 / 15], [0.4, 0.6]])
 
 
-def test_trusted_is_the_mean_over_those_that_are_of_a_class():
-    T = estimate_transition(P, method="trusted", true_labels=[0, 0, 1, 1, 0])
+def test_gold_is_the_mean_over_those_that_are_of_a_class():
+    T = estimate_transition(P, method="gold", true_labels=[0, 0, 1, 1, 0])
     close(T, [[0.7, 0.3], [0.2, 0.8]])
 
 
-def test_noise_rate_of_trusted_weighs_classes_as_they_were_checked():
+def test_noise_rate_of_gold_weighs_classes_as_they_were_checked():
     """Three of class 0 flip at 0.3 and two of class 1 at 0.2."""
-    rate = estimate_noise_rate(P, method="trusted", true_labels=[0, 0, 1, 1, 0])
+    rate = estimate_noise_rate(P, method="gold", true_labels=[0, 0, 1, 1, 0])
     assert rate == pytest.approx((3 * 0.3 + 2 * 0.2) / 5, abs=1e-14)
 
 
@@ -157,8 +157,8 @@ def test_from_exact_probabilities_with_anchors_t_comes_back_exactly(T):
     close(estimate_transition(clean @ T.rows, method="anchor"), T.rows)
     certain = np.arange(500) % 5
     p = np.eye(5)[certain] @ T.rows
-    close(estimate_transition(p, method="trusted", true_labels=certain), T.rows)
-    rate = estimate_noise_rate(p, method="trusted", true_labels=certain)
+    close(estimate_transition(p, method="gold", true_labels=certain), T.rows)
+    rate = estimate_noise_rate(p, method="gold", true_labels=certain)
     assert rate == pytest.approx(1 - T.rows.trace() / 5, abs=1e-12)
 
 
@@ -320,7 +320,7 @@ def test_bad_input_is_named_with_its_first_row(positional, message):
             function(*positional)
         assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match=message.replace("labels", "true_labels")):
-        estimate_transition(positional[0], method="trusted", true_labels=positional[1])
+        estimate_transition(positional[0], method="gold", true_labels=positional[1])
     with pytest.raises(ValueError, match=message):
         estimate_noise_rate(*positional, method="mixture")
 
@@ -331,10 +331,10 @@ def test_bad_input_is_named_with_its_first_row(positional, message):
         ({"method": "magic"}, r"^method: must be one of 'anchor', 'confident'"),
         ({"method": "confident"}, r"^labels: 'confident' counts them, but none came"),
         ({"method": "dual-t"}, r"^labels: 'dual-t' counts them"),
-        ({"method": "trusted"}, r"^true_labels: 'trusted' counts them"),
+        ({"method": "gold"}, r"^true_labels: 'gold' counts them"),
         ({"method": "anchor", "true_labels": Y}, r"^true_labels: 'anchor' has no use for it"),
         ({"method": "anchor", "quantile": 97}, r"^quantile: .*\[0, 1\], but 97 came; .*0\.97"),
-        ({"method": "trusted", "true_labels": Y, "labels": Y}, r"^labels: 'trusted' has no use"),
+        ({"method": "gold", "true_labels": Y, "labels": Y}, r"^labels: 'gold' has no use"),
         ({"labels": Y, "quantile": 0.97}, r"^quantile: 'confident' has no use for it"),
     ],
 )

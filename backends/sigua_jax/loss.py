@@ -10,7 +10,7 @@ from jax import Array
 from jax import numpy as jnp
 
 from sigua import Method, Split, TransitionMatrix, checks
-from sigua.conditions import choose, may_read_marks, no_class_sums
+from sigua.conditions import choose, may_read_marks, no_class_sums, no_margins
 
 
 def sigua_loss(
@@ -112,6 +112,9 @@ class Batch:
     def mean(self) -> Array:
         counted = self.losses != jnp.inf  # NaN stays
         return jnp.where(counted, self.losses, 0.0).sum() / jnp.maximum(counted.sum(), 1)
+
+    def margins(self, by_class: bool = True) -> Array:
+        raise no_margins()
 
 
 def _losses(method: Method, log_p: Array, labels: Array) -> Array:

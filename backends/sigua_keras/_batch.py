@@ -8,6 +8,7 @@ from typing import Any
 from keras import ops
 
 from sigua import Split
+from sigua.conditions import no_margins
 
 Tensor = Any
 INF = float("inf")
@@ -53,6 +54,9 @@ class Batch:
     def class_sums(self) -> Tensor:
         assert self._class_sums is not None
         return self._class_sums()
+
+    def margins(self, by_class: bool = True) -> Tensor:
+        raise no_margins()
 
 
 class ClassBatch(Batch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sigua import Method, Split, checks
+from sigua.conditions import no_margins, reads
 from sigua_torch import _check
 from sigua_torch._advice import Advice
 from sigua_torch._batch import INF, find_groups
 from sigua_torch._correct import Correction
 from sigua_torch._flat import FlatRule, is_everyday, to_split
 from sigua_torch._logits import logits_of
+from sigua_torch._margins import Confidence, Margins
 from sigua_torch._measure import Base, Measure, class_dim, is_index
 from sigua_torch._pool import pool_of
 from sigua_torch._schedule import EpochNumbers, check_steps
@@ -118,6 +120,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.per_class, self.per_image, self.rank_by = per_class, per_image, rank_by
         self.check_labels = check_labels
         self._select = Selector(method, mean=reduction == "mean", pool=pool_of(sync))
+        by_class = reads(method.condition, "confidence")
+        self.confidence = Confidence(self._select.pool) if by_class else None
+        self._reads_margins = by_class or reads(method.condition, "margins")
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
         special = base, rank_by, self._select.pool, per_class or None, per_image or None
@@ -189,7 +194,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
                 return loss
         _check.batch(self.method, input, target, self.base is not None)
         _check.items(num_items_in_batch)
-        on_host = input.device.type == "cpu" and not torch.compiler.is_compiling()
+        traced = torch.compiler.is_compiling() or _in_transform()
+        on_host = input.device.type == "cpu" and not traced
         valid = self._valid(input, target, on_host)
         if target.is_floating_point() and self.base is None and (on_host or self.check_labels):
             _check.probabilities(target, class_dim(input))
@@ -207,8 +213,12 @@ class SIGUALoss(nn.CrossEntropyLoss):
         shares = self._shares(input, target, valid)
         groups = find_groups(self.per_class, self.per_image, input, target)
         columns = map(_flattened, (ranked, valid, shares, sums, trusted))
-        examples = Examples(*columns)._replace(groups=groups)
+        margins = Margins(input, target, valid) if self._reads_margins else None
+        ask = None if margins is None else self._margins_of(margins)
+        examples = Examples(*columns)._replace(groups=groups, margins=ask)
         weights, split = self._select(examples, numbers, num_items_in_batch, on_host)
+        if margins is not None and self.confidence is not None and not _in_transform():
+            self.confidence.update(margins.sums(), num_items_in_batch)
         self._select.found = _shaped(split, losses)
         if on_host:
             self._advice.look(losses.numel())
@@ -244,11 +254,23 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return losses * weights.reshape(losses.shape)
         return torch.dot(_flattened(losses), weights)
 
+    def _margins_of(self, margins: Margins) -> Callable[[bool], Tensor]:
+        """Return what measures margins, by class or not."""
+
+        def measure(by_class: bool) -> Tensor:
+            if not by_class:
+                return margins(None)
+            if self.confidence is None:
+                raise no_margins()
+            return margins(self.confidence.rates())
+
+        return measure
+
     def _valid(self, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
         """Return which class indices take part; None if it is known that all do."""
         if not is_index(logits, target) or target.numel() == 0 or target.is_floating_point():
             return None
-        if self.base is not None and self.method.T is None:
+        if self.base is not None and self.method.T is None and not self._reads_margins:
             return target != self.ignore_index  # what else a target may be is the base's affair
         k = logits.shape[class_dim(logits)]
         if on_host and not 0 <= self.ignore_index < k:
@@ -316,6 +338,11 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return None
         shares = self.weight[target].to(logits.dtype)
         return shares if valid is None else shares.masked_fill(~valid, 0.0)
+
+
+def _in_transform() -> bool:
+    """Return whether a transform of torch.func, such as vmap, is at work: no value can be read."""
+    return torch._C._functorch.maybe_current_level() is not None
 
 
 def _flattened(part: Any) -> Any:

@@ -1,0 +1,109 @@
+"""Margins of the model's own prediction, and the class confidence that they are divided by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigua import confidence
+from sigua_torch._measure import class_dim, is_index
+from sigua_torch._pool import Pool
+from sigua_torch._sparse import along
+
+
+class Margins:
+    """A mini-batch's predictions against its labels, without gradient.
+
+    Nothing depends on the data but values: no index, no sort, no gather.
+
+    Args:
+        logits: (k,), (N, k) or (N, k, d1, ...).
+        target: class indices in [0, k), or class probabilities, of which the largest is the label.
+        valid: bool, with the shape of class indices: who takes part; None for everybody.
+    """
+
+    def __init__(self, logits: Tensor, target: Tensor, valid: Tensor | None) -> None:
+        self.dim = class_dim(logits)
+        self.p = logits.detach().softmax(self.dim)
+        index = target if is_index(logits, target) else target.argmax(self.dim)
+        classes = torch.arange(logits.shape[self.dim], device=logits.device)
+        self.at_label = along(classes, logits, self.dim) == index.unsqueeze(self.dim)
+        self.valid = valid
+
+    def __call__(self, c: Tensor | None) -> Tensor:
+        """Return the margins, (n,): of p, divided by c, (k,), and scaled to sum to 1."""
+        u = self.p if c is None else self.p / along(c, self.p, self.dim)
+        own = u.masked_fill(~self.at_label, 0.0).sum(self.dim)
+        other = u.masked_fill(self.at_label, 0.0).amax(self.dim)
+        return ((own - other) / u.sum(self.dim)).reshape(-1)
+
+    def sums(self) -> Tensor:
+        """Return the sum of p(j | x) over examples labelled j, and their number, (2, k)."""
+        counted = self.at_label & ~self.p.isnan()  # else one NaN would stay for ever
+        if self.valid is not None:
+            counted = counted & self.valid.unsqueeze(self.dim)
+        parts = torch.stack([self.p.masked_fill(~counted, 0.0), counted.to(self.p.dtype)])
+        others = [i for i in range(1, parts.ndim) if i != self.dim + 1]
+        return parts.sum(others) if others else parts
+
+
+class Confidence(nn.Module):
+    """The class confidence (`sigua.confidence`), as a state beside the epoch.
+
+    Args:
+        pool: the processes that share it; None for this process alone.
+    """
+
+    state: Tensor | None
+    pending: Tensor | None
+    """The mini-batch's part so far, where it comes in micro-batches."""
+
+    def __init__(self, pool: Pool | None) -> None:
+        super().__init__()
+        self.pool = pool
+        self.register_buffer("state", None, persistent=False)
+        self.register_buffer("pending", None, persistent=False)
+
+    def rates(self) -> Tensor | None:
+        """Return c, (k,), as it was before this mini-batch; None before the first."""
+        return None if self.state is None else confidence.rates(self.state)
+
+    def update(self, batch: Tensor, items: Any) -> None:
+        """Count a mini-batch's sums, or a micro-batch's.
+
+        Args:
+            batch: (2, k).
+            items: examples in the mini-batch, if this is a part of it: c stays as it is until so
+                many were counted, so that all parts are judged alike. None for a whole one.
+        """
+        if self.pool is not None:
+            batch = self.pool.total(batch)
+        if self.state is None or self.pending is None:
+            self.state, self.pending = torch.zeros_like(batch), torch.zeros_like(batch)
+        batch = self.pending + batch
+        after = confidence.moved(self.state, batch)
+        if items is None:
+            self.state.copy_(after)
+            self.pending.zero_()
+        else:
+            done = batch[1].sum() >= items
+            self.state.copy_(torch.where(done, after, self.state))
+            self.pending.copy_(batch.masked_fill(done, 0.0))
+
+    def get_extra_state(self) -> Tensor:
+        return torch.zeros(2, 0) if self.state is None else self.state.clone()
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.state = None if state.numel() == 0 else state.clone()
+        self.pending = None if self.state is None else torch.zeros_like(self.state)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Confidence:
+        exact = self.state, self.pending
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.state is not None and self.state.dtype in (torch.float16, torch.bfloat16):
+            device = self.state.device  # half precision cannot count to 100
+            self.state, self.pending = (x if x is None else x.to(device) for x in exact)
+        return self
