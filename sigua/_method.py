@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal
@@ -178,6 +179,13 @@ class Method:
         encoded = {name: _encode(name, value) for name, value in self._arguments().items()}
         return {"method": type(self).__name__} | encoded
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle as data where it is data, which PyTorch loads with weights_only=True."""
+        if type(self).__module__ == "sigua.methods":  # a class of your own may not be imported yet
+            with suppress(ValueError):
+                return method_from_dict, (self.to_dict(),)
+        return super().__reduce_ex__(protocol)
+
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Method:
         """Return the method that `to_dict` described."""
@@ -191,6 +199,11 @@ class Method:
         except TypeError as error:  # an argument is missing or unknown
             advice = "compare it with to_dict()"
             raise checks.refuse("data", "must be complete", str(error), advice) from None
+
+
+def method_from_dict(data: dict[str, Any]) -> Method:
+    """Return `Method.from_dict(data)`: what a pickle of a method calls, by a plain name."""
+    return Method.from_dict(data)
 
 
 _CONDITIONS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from sigua.estimate import are_apart, confident_rate, surest_transition
 from sigua.intervals import Interval, counted
 from sigua.transition import TransitionMatrix
 
+Follows = Literal["yes", "partly", "no"]
 Confusion = tuple[int, int, float]
 """True class, observed class, and T's entry for the two."""
 
@@ -23,8 +24,8 @@ AMBIGUOUS = 0.1
 """Above this, what noise does not explain of the disagreement is called an overlap."""
 MOST = 0.5
 """Above this, the share of errors that go to one class for each true class is called directed."""
-FEW = 100
-"""With fewer checked labels, what is counted says little."""
+FEW = 10
+"""Fewer wrong labels among the checked do not tell what the errors follow from."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,9 @@ class Diagnosis:
     saw them; None if none was wrong."""
     corrected: Interval | None
     """How many of those it predicts as they should be."""
-    follows_input: bool | None
-    """Whether errors can be predicted from the input; None if too few labels were checked."""
+    follows_input: Follows | None
+    """Whether errors can be predicted from the input: "yes", "partly", "no", or None if too few
+    wrong labels were checked to say."""
 
     @property
     def ambiguity(self) -> float:
@@ -71,7 +73,7 @@ class Diagnosis:
     @property
     def overlap(self) -> bool:
         """Whether classes overlap, or the model is too weak to tell them apart."""
-        return self.ambiguity > AMBIGUOUS or self.disagree
+        return self.ambiguity > AMBIGUOUS
 
     @property
     def one_for_another(self) -> bool:
@@ -90,36 +92,32 @@ class Diagnosis:
 
     def __str__(self) -> str:
         checked = f", {self.num_checked} of them checked" if self.num_checked else ""
+        by_model = f"{self.surest} among the surest, {100 * self.confident:.0f} % confidently"
+        found = "counted" if self.num_checked else "if none follows from the input"
+        expected = f"{100 * self.expected_agreement:.0f} %"
         lines = [
-            f"{self.num_examples} labels of {self.num_classes} classes{checked}",
-            f"  wrong labels                     {self.noise_rate}, {self._how()}",
-            f"  the model predicts, out of fold  {self.agreement} of the given labels, "
-            f"and expects {100 * self.expected_agreement:.0f} %",
+            f"{self.num_examples} labels of {self.num_classes} classes{checked}; out of fold:",
+            f"  wrong labels          {self.noise_rate}, {found}",
+            f"  by the model          {by_model}",
+            f"  the model predicts    {self.agreement} of the labels, and expects {expected}",
         ]
         if self.accuracy is not None:
-            lines.append(f"                                   {self.accuracy} of the true ones")
+            lines.append(f"                        {self.accuracy} of the true ones")
         lines += [
-            f"do errors follow from the input?   {self._on_input()}",
-            f"do classes overlap?                {self._on_overlap()}",
-            f"is one class taken for another?    {self._on_direction()}",
+            f"errors follow from input?    {self._on_input()}",
+            f"classes overlap?             {self._on_overlap()}",
+            f"one class taken for another? {self._on_direction()}",
             f"take  {self.advice.take}",
             f"why   {self.advice.why}",
         ]
         return "\n".join(lines)
 
-    def _how(self) -> str:
-        without = f"{self.surest} among the surest, {100 * self.confident:.0f} % by confident counts"
-        if self.num_checked:
-            return f"counted (from the model: {without})"
-        return f"if no error follows from the input ({without})" if self.disagree else "estimated"
-
     def _on_input(self) -> str:
         if self.reproduced is None or self.corrected is None:
-            return "no wrong label among the checked" if self.num_checked else "check 100 labels"
-        verdict = {True: "yes", False: "no", None: "too few were checked"}[self.follows_input]
+            return "none was wrong" if self.num_checked else "unknown: check 100 labels"
         return (
-            f"{verdict}: of the wrong labels it predicts {self.reproduced} as given, "
-            f"{self.corrected} as they should be"
+            f"{self.follows_input or 'cannot tell'}: it predicts "
+            f"{self.reproduced} of them, the truth for {self.corrected}"
         )
 
     def _on_overlap(self) -> str:
@@ -186,7 +184,6 @@ def diagnose(
             reproduced = counted(int((guess == given)[wrong].sum()), int(wrong.sum()))
             corrected = counted(int((guess == true)[wrong].sum()), int(wrong.sum()))
         follows = _follows_input(noise_rate, agreement, reproduced, corrected, int(wrong.sum()))
-        follows = follows if follows or len(places) >= FEW else None
     return Diagnosis(
         num_examples=len(y),
         num_classes=k,
@@ -212,18 +209,20 @@ def _follows_input(
     reproduced: Interval | None,
     corrected: Interval | None,
     wrong: int,
-) -> bool:
-    """Return whether the model predicts more labels than are right, or wrong ones rather as given.
+) -> Follows | None:
+    """Return whether the model predicts more labels than are right, or wrong ones as given.
 
     Both beyond chance: by intervals that are apart, and by a sign test over those of the wrong
-    labels that the model predicts as given or as they should be.
+    labels that the model predicts as given or as they should be. Where noise does not follow from
+    the input, it learns what is right, and the test goes the other way.
     """
     if agreement.low > 1 - noise_rate.low:
-        return True
-    if reproduced is None or corrected is None:
-        return False
+        return "yes"
+    if reproduced is None or corrected is None or wrong < FEW:
+        return None
     as_given, right = (round(share.value * wrong) for share in (reproduced, corrected))
-    return as_given + right > 0 and counted(as_given, as_given + right).low > 0.5
+    sign = counted(as_given, as_given + right) if as_given + right else Interval(0.5, 0, 1)
+    return "yes" if sign.low > 0.5 else "no" if sign.high < 0.5 else "partly"
 
 
 def _checked(

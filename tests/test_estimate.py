@@ -54,8 +54,8 @@ def test_confident_counts_who_reaches_the_mean_of_a_label():
     The fifth is sure of nothing, so the second row of p(true | observed) is that of the fourth. The
     joint counts, [observed, true], come to [[2, 1], [0, 2]].
     """
-    close(estimate_transition(P, Y), [[1, 0], [1 / 3, 2 / 3]])
-    assert estimate_noise_rate(P, Y) == pytest.approx(1 / 5, abs=1e-14)
+    close(estimate_transition(P, Y, method="confident"), [[1, 0], [1 / 3, 2 / 3]])
+    assert estimate_noise_rate(P, Y, method="confident") == pytest.approx(1 / 5, abs=1e-14)
 
 
 def test_confident_is_never_a_class_below_its_threshold_even_if_that_is_the_likeliest():
@@ -64,7 +64,7 @@ def test_confident_is_never_a_class_below_its_threshold_even_if_that_is_the_like
     So [observed, true] counts [[1, 0, 0], [0, 1, 0], [0, 0, 1]].
     """
     p = [[0.8, 0.1, 0.1], [0.72, 0.18, 0.1], [0.2, 0.6, 0.2], [0.5, 0.05, 0.45]]
-    T = estimate_transition(p, [0, 0, 1, 2])
+    T = estimate_transition(p, [0, 0, 1, 2], method="confident")
     close(T, np.eye(3))
 
 
@@ -109,9 +109,9 @@ def test_confident_has_cleanlab_s_counts(case):
     ]
     columns = list(zip(*scaled, strict=True))
     rows = [[entry / sum(column) for entry in column] for column in columns]
-    close(estimate_transition(case["probabilities"], labels), rows)
+    close(estimate_transition(case["probabilities"], labels, method="confident"), rows)
     wrong = sum(scaled[j][i] for j in range(len(rows)) for i in range(len(rows)) if i != j)
-    rate = estimate_noise_rate(case["probabilities"], labels)
+    rate = estimate_noise_rate(case["probabilities"], labels, method="confident")
     assert rate == pytest.approx(float(wrong / len(labels)), abs=1e-12)
 
 
@@ -228,7 +228,7 @@ def test_an_anchor_of_a_class_without_labels_is_not_taken_where_there_are_labels
 def test_a_class_that_nobody_is_confidently_is_named():
     """All are alike, and reach both thresholds: .9 for 0, which is likelier, and .1 for 1."""
     with pytest.warns(UserWarning, match=r"about class 1: 'confident'"):
-        T = estimate_transition([[0.9, 0.1]] * 3, [0, 0, 1])
+        T = estimate_transition([[0.9, 0.1]] * 3, [0, 0, 1], method="confident")
     close(T, [[2 / 3, 1 / 3], [0, 1]])
 
 
@@ -328,14 +328,14 @@ def test_bad_input_is_named_with_its_first_row(positional, message):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"method": "magic"}, r"^method: must be one of 'anchor', 'confident'"),
+        ({"method": "magic"}, r"^method: must be one of 'surest', 'anchor', 'confident'"),
         ({"method": "confident"}, r"^labels: 'confident' counts them, but none came"),
         ({"method": "dual-t"}, r"^labels: 'dual-t' counts them"),
         ({"method": "gold"}, r"^true_labels: 'gold' counts them"),
         ({"method": "anchor", "true_labels": Y}, r"^true_labels: 'anchor' has no use for it"),
         ({"method": "anchor", "quantile": 97}, r"^quantile: .*\[0, 1\], but 97 came; .*0\.97"),
         ({"method": "gold", "true_labels": Y, "labels": Y}, r"^labels: 'gold' has no use"),
-        ({"labels": Y, "quantile": 0.97}, r"^quantile: 'confident' has no use for it"),
+        ({"labels": Y, "quantile": 0.97}, r"^quantile: 'surest' has no use for it"),
     ],
 )
 def test_what_is_missing_superfluous_or_in_percent_is_refused(keywords, message):

@@ -70,8 +70,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
     Raises:
         ValueError: an argument is out of range, or does not fit the others.
 
-    Its `state_dict` holds the epoch, for a resumed run to continue its ramp; the weights of a model
-    that contains a plain criterion load with `strict=False`.
+    Its `state_dict` holds the epoch, for a resumed run to continue its ramp. The state of a model
+    that contains a plain criterion loads, and training begins at epoch 0; the other way,
+    `plain.load_state_dict(state, strict=False)` leaves the epoch out.
 
     Shape:
         As for `nn.CrossEntropyLoss`: input (k,), (N, k) or (N, k, d1, ...), with class indices or
@@ -131,6 +132,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self._parts = self.correction, self.numbers  # a module finds its submodules slowly
         whole = self._select.pool is None and not (per_class or per_image)
         self._advice = Advice(method, self.numbers, whole)
+        self.register_load_state_dict_pre_hook(_begin_at_epoch_0)
 
     @property
     def split(self) -> Split | None:
@@ -343,6 +345,17 @@ class SIGUALoss(nn.CrossEntropyLoss):
 def _in_transform() -> bool:
     """Return whether a transform of torch.func, such as vmap, is at work: no value can be read."""
     return torch._C._functorch.maybe_current_level() is not None
+
+
+def _begin_at_epoch_0(
+    criterion: nn.Module, state: dict[str, Any], prefix: str, *others: Any
+) -> None:
+    """Fill in what a plain criterion's state lacks: the epoch, and what was seen before it."""
+    parts = [f"{prefix}{name}._extra_state" for name in ("numbers", "confidence")]
+    if not any(part in state for part in parts):
+        state[parts[0]] = torch.zeros((), dtype=torch.float64)
+        if getattr(criterion, "confidence", None) is not None:
+            state[parts[1]] = torch.zeros(2, 0)
 
 
 def _flattened(part: Any) -> Any:

@@ -28,6 +28,9 @@ class Data(NamedTuple):
         return int(self.true.max()) + 1
 
 
+Make = Callable[[int], Data]
+
+
 def music(folder: Path, seed: int, majority: bool) -> Data:
     """Return 700 songs by genre, 10 of them, with one random vote each or the majority's.
 
@@ -54,15 +57,15 @@ def music(folder: Path, seed: int, majority: bool) -> Data:
     return _standardised(x, given, true, x_test, y_test)
 
 
-def rules(seed: int, misleading: float, classes: int = 8, size: int = 3000) -> Data:
+def rules(seed: int, misleading: float, classes: int = 8, size: int = 1500) -> Data:
     """Return made-up texts on topics, labelled by keywords, some of which mislead.
 
-    A text is 30 words, drawn from its topic's frequencies of 600. Each topic has a rule of three
+    A text is 30 words, drawn from its topic's frequencies of 300. Each topic has a rule of three
     keywords; the rule that a text meets most often labels it, and texts that meet none are left
     out, as is usual. A share `misleading` of a rule's occurrences is in texts of the next topic.
     """
     rng = np.random.default_rng(seed)
-    words, length, total = 600, 30, 3 * size
+    words, length, total = 300, 30, 6 * size
     common = rng.dirichlet(np.full(words, 0.5))
     topics = 0.82 * common + 0.18 * rng.dirichlet(np.full(words, 0.2), classes)
     keywords = np.arange(3 * classes).reshape(classes, 3)
@@ -81,7 +84,7 @@ def rules(seed: int, misleading: float, classes: int = 8, size: int = 3000) -> D
     return _standardised(x[train], given[met][train], true_met[train], x[test], true_met[test])
 
 
-def fashion(folder: Path, seed: int, size: int = 4000) -> Data:
+def fashion(folder: Path, seed: int, size: int = 2000) -> Data:
     """Return five classes of Fashion-MNIST that overlap, three of them mistaken for another.
 
     T-shirt, pullover, dress, coat, shirt; a quarter of the T-shirts are labelled shirts, of the
@@ -101,15 +104,17 @@ def fashion(folder: Path, seed: int, size: int = 4000) -> Data:
     return _standardised(x, sigua.corrupt_labels(true, T, seed=rng), true, x_test, y_test)
 
 
-def sets(music_folder: Path, fashion_folder: Path) -> dict[str, Callable[[int], Data]]:
-    """Return by name what makes a set from a seed."""
-    return {
-        "music, one vote": lambda seed: music(music_folder, seed, majority=False),
-        "music, majority": lambda seed: music(music_folder, seed, majority=True),
-        "rules, a third": lambda seed: rules(seed, misleading=0.2),
-        "rules, half": lambda seed: rules(seed, misleading=0.36),
-        "overlapping fashion": lambda seed: fashion(fashion_folder, seed),
-    }
+def sets(music_folder: Path | None, fashion_folder: Path | None) -> dict[str, Make]:
+    """Return by name what makes a set from a seed; those without a folder are left out."""
+    found: dict[str, Make] = {}
+    if music_folder is not None:
+        found["music, one vote"] = lambda seed: music(music_folder, seed, majority=False)
+        found["music, majority"] = lambda seed: music(music_folder, seed, majority=True)
+    found["rules, a third"] = lambda seed: rules(seed, misleading=0.2)
+    found["rules, half"] = lambda seed: rules(seed, misleading=0.36)
+    if fashion_folder is not None:
+        found["overlapping fashion"] = lambda seed: fashion(fashion_folder, seed)
+    return found
 
 
 def _standardised(
