@@ -1,4 +1,4 @@
-"""Look at the noise before choosing a method: how much, of what kind, and can it be known at all?"""
+"""Look at the noise before choosing a method: how much, of what kind, and can it be known?"""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Diagnosis:
     @property
     def overlap(self) -> bool:
         """Whether classes overlap, or the model is too weak to tell them apart."""
-        return self.ambiguity > AMBIGUOUS
+        return self.ambiguity > AMBIGUOUS or (self.disagree and not self.num_checked)
 
     @property
     def one_for_another(self) -> bool:

@@ -41,9 +41,9 @@ def estimate_transition(
 ) -> TransitionMatrix:
     """Return an estimate of T, with as many classes as `probabilities` has columns.
 
-    Who has checked labels of some examples, drawn at random, counts them: `count_transition`. Nobody
-    can see from the noisy labels alone errors that follow from the input, as those of a keyword
-    rule do: a model predicts them like any other label.
+    Who has checked labels of some examples, drawn at random, counts: `count_transition`. Nobody can
+    see from the noisy labels alone errors that follow from the input, as those of a keyword rule
+    do: a model predicts them like any other label.
 
     The methods, and what each reads beside the probabilities:
 

@@ -54,28 +54,23 @@ def clopper_pearson(counts: NDArray[np.int64], sizes: NDArray[np.int64]) -> tupl
 
 
 def _ends(count: int, size: int) -> tuple[float, float]:
-    tail = (1 - LEVEL) / 2
-    low = 0.0 if count == 0 else _solve(lambda rate: 1 - _at_most(count - 1, size, rate), tail)
-    high = 1.0 if count == size else _solve(lambda rate: -_at_most(count, size, rate), -tail)
+    """Return where as many or more, and as few or fewer, are `1 - LEVEL` / 2 likely."""
+    steps = np.arange(1, size + 1, dtype=np.float64)
+    log_ways = np.concatenate([[0.0], np.cumsum(np.log((size - steps + 1) / steps))])
+    low = 0.0 if count == 0 else _solve(log_ways, slice(count, None), rising=True)
+    high = 1.0 if count == size else _solve(log_ways, slice(count + 1), rising=False)
     return low, high
 
 
-def _solve(increasing: object, level: float) -> float:
-    """Return where a function of a rate reaches a level, by halving."""
+def _solve(log_ways: Floats, part: slice, rising: bool) -> float:
+    """Return at which rate a part of the binomial's outcomes has the tail's probability."""
+    size, successes, ways = len(log_ways) - 1, np.arange(len(log_ways))[part], log_ways[part]
     low, high = 0.0, 1.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        if increasing(middle) < level:  # type: ignore[operator]
-            low = middle
+    for _ in range(45):  # halvings
+        rate = (low + high) / 2
+        logs = ways + successes * np.log(rate) + (size - successes) * np.log1p(-rate)
+        if (np.exp(logs).sum() < (1 - LEVEL) / 2) == rising:
+            low = rate
         else:
-            high = middle
+            high = rate
     return (low + high) / 2
-
-
-def _at_most(count: int, size: int, rate: float) -> float:
-    """Return the probability of `count` or fewer successes among `size`, 0 < rate < 1."""
-    steps = np.arange(1, size + 1, dtype=np.float64)
-    log_ways = np.concatenate([[0.0], np.cumsum(np.log((size - steps + 1) / steps))])
-    successes = np.arange(size + 1)
-    logs = log_ways + successes * np.log(rate) + (size - successes) * np.log1p(-rate)
-    return float(np.exp(logs[: count + 1]).sum())

@@ -1,4 +1,4 @@
-"""What the diagnosis says of noises whose posteriors are known exactly: p(y | x) of normal classes."""
+"""What the diagnosis says of noises whose posteriors are known exactly, by Bayes's rule."""
 
 import numpy as np
 import pytest
@@ -108,6 +108,34 @@ def test_a_mask_and_indices_are_the_same():
     mask = np.zeros(len(y), dtype=bool)
     mask[checked] = True
     assert diagnose(p, y, true[checked], checked) == diagnose(p, y, true[mask], mask)
+
+
+def advice(name, spread, m=0):
+    p, y, true = noisy(NOISES[name], spread)
+    if not m:
+        return diagnose(p, y).advice
+    checked = some(len(y), m)
+    return diagnose(p, y, true[checked], checked).advice
+
+
+def test_the_advice_is_by_what_is_known():
+    """Plain where hardly a label is wrong; by agreement where classes are apart; else by T."""
+    assert advice("clean", 0.3).method == sigua.standard()
+    assert advice("clean", 0.3, 200).method == sigua.standard()
+    assert advice("sym-40", 0.2).method == sigua.sigua_ag()
+    assert type(advice("sym-20", 0.8).method) is sigua.forward_correction
+    assert "check 100 labels at random" in advice("sym-20", 0.8).why
+    counted = advice("sym-20", 0.8, 200)
+    assert type(counted.method) is sigua.forward_correction
+    assert "half of the checked" in counted.take
+
+
+def test_labels_by_a_rule_need_the_checked_ones():
+    p, y, true = by_rule()
+    checked = some(len(y))
+    found = diagnose(p, y, true[checked], checked)
+    assert "learns their errors" in found.advice.why
+    assert found.T.rows[2, 1] > 0.1
 
 
 def test_it_prints_in_some_ten_lines_of_terminal_width():

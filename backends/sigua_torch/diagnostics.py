@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -27,10 +29,14 @@ class SelectionMeter:
     Attributes:
         counts: int64 on the device, a 0-d tensor by name; to be summed over processes, if there are
             several, before `report`.
+        classes: int64 on the device, (2, k): how often each class was predicted, and how often it
+            is the label; to be summed likewise. None without logits.
     """
 
     def __init__(self) -> None:
         self.counts: dict[str, Tensor] = {}
+        self.classes: Tensor | None = None
+        self._missing: set[int] = set()
 
     @torch.no_grad()
     def update(
@@ -74,7 +80,8 @@ class SelectionMeter:
         if logits is not None:
             if target is None:
                 raise checks.refuse("target", "logits need it", "none came", "pass target=labels")
-            right = logits.argmax(class_dim(logits)) == target
+            predicted = logits.argmax(class_dim(logits))
+            right = predicted == target
         masks = masks_to_count(split, part, intact=intact, right=right)
         if self.counts and self.counts.keys() != masks.keys():
             came = f"{', '.join(masks)} can be counted, after {', '.join(self.counts)}"
@@ -82,19 +89,45 @@ class SelectionMeter:
             raise checks.refuse("update", "must always know as much", came, advice)
         for name, mask in masks.items():
             self.counts[name] = self.counts.get(name, 0) + mask.sum()
+        if logits is not None and target is not None:
+            found = _class_counts(predicted, target, part, logits.shape[class_dim(logits)])
+            self.classes = found if self.classes is None else self.classes + found
 
     def report(self) -> EpochReport:
         """Return the epoch's report, in one transfer, and start to count afresh.
 
         Raises:
             ValueError: nothing was counted.
+
+        Warns:
+            UserWarning: for the second epoch in a row no example was predicted as one of the
+                classes, though some are labelled so: it may be lost for good. Forward correction
+                does that where two classes are mistaken for each other.
         """
         if not self.counts:
             advice = "call update after each training step"
             raise checks.refuse("update", "must come before report", "nothing came", advice)
-        values = torch.stack(list(self.counts.values())).tolist()
-        names, self.counts = list(self.counts), {}
+        parts = [torch.stack(list(self.counts.values()))]
+        parts += [] if self.classes is None else [self.classes.reshape(-1)]
+        values = torch.cat(parts).tolist()
+        names, self.counts, self.classes = list(self.counts), {}, None
+        values, by_class = values[: len(names)], values[len(names) :]
+        self._look_for_missing(by_class[: len(by_class) // 2], by_class[len(by_class) // 2 :])
         return report(dict(zip(names, values, strict=True)))
+
+    def _look_for_missing(self, predicted: list[int], labelled: list[int]) -> None:
+        """Warn of classes that were not predicted in this epoch, as in the one before."""
+        pairs = enumerate(zip(predicted, labelled, strict=True))
+        before, self._missing = self._missing, {i for i, (p, y) in pairs if y and not p}
+        lost = sorted(self._missing & before)
+        if lost:
+            those = ", ".join(map(str, lost))
+            warnings.warn(
+                f"class {those} is never predicted, for the second epoch: with forward correction, "
+                "begin with two epochs of plain cross-entropy; else see whether it is rare "
+                "(per_class=True), or whether T or the noise rate is too high",
+                stacklevel=3,
+            )
 
 
 class LabelHistory:
@@ -163,6 +196,14 @@ class LabelHistory:
     def margins(self) -> NDArray[np.float32]:
         """Probabilities of the label less the largest other, (epochs, n); NaN as for `losses`."""
         return np.array([margins for _, margins in self._epochs])
+
+
+def _class_counts(predicted: Tensor, target: Tensor, part: Tensor, k: int) -> Tensor:
+    """Return how often each class was predicted, and labelled, among those that take part."""
+    ones = part.reshape(-1).long()
+    rows = [column.reshape(-1).long().clamp(0, k - 1) for column in (predicted, target)]
+    zeros = ones.new_zeros(k)
+    return torch.stack([zeros.scatter_add(0, row, ones) for row in rows])
 
 
 def _in_range(name: str, value: Tensor, size: int) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 import sigua
 
@@ -114,6 +116,64 @@ def sets(music_folder: Path | None, fashion_folder: Path | None) -> dict[str, Ma
     found["rules, half"] = lambda seed: rules(seed, misleading=0.36)
     if fashion_folder is not None:
         found["overlapping fashion"] = lambda seed: fashion(fashion_folder, seed)
+    return found
+
+
+def digits(seed: int, noise: str) -> Data:
+    """Return scikit-learn's digits with labels corrupted in one of nine ways."""
+    x, true = load_digits(return_X_y=True)
+    x, x_test, true, y_test = train_test_split(
+        x, true, test_size=0.3, random_state=seed, stratify=true
+    )
+    k = 10
+    if noise == "instance-40":
+        unit = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-3) / 8
+        given = sigua.corrupt_labels_by_instance(unit, true, 0.4, k, seed)
+    else:
+        T = {
+            "clean": sigua.TransitionMatrix.symmetric(0.0, k),
+            "sym-20": sigua.TransitionMatrix.symmetric(0.2, k),
+            "sym-50": sigua.TransitionMatrix.symmetric(0.5, k),
+            "sym-70": sigua.TransitionMatrix.symmetric(0.7, k),
+            "pair-20": sigua.TransitionMatrix.pair(0.2, k),
+            "pair-45": sigua.TransitionMatrix.pair(0.45, k),
+            "asym-40": sigua.mapped_transition({2: 7, 3: 8, 5: 6, 6: 5, 7: 1}, 0.4, k),
+            "random-40": sigua.random_transition(k, noise_rate=0.4, seed=seed),
+        }[noise]
+        given = sigua.corrupt_labels(true, T, seed=seed)
+    return _standardised(x, given, true, x_test, y_test)
+
+
+def overlapping(seed: int, noise_rate: float) -> Data:
+    """Return five normal classes in 20 dimensions that overlap, with symmetric noise or none."""
+    rng, k = np.random.default_rng(seed), 5
+    true = rng.integers(0, k, 3200)
+    x = 1.5 * np.eye(k, 20)[true] + 0.8 * rng.standard_normal((len(true), 20))
+    given = sigua.corrupt_labels(true, sigua.TransitionMatrix.symmetric(noise_rate, k), seed=rng)
+    return _standardised(x[:1200], given[:1200], true[:1200], x[1200:], true[1200:])
+
+
+NOISES = [
+    "clean",
+    "sym-20",
+    "sym-50",
+    "sym-70",
+    "pair-20",
+    "pair-45",
+    "asym-40",
+    "random-40",
+    "instance-40",
+]
+
+
+def made_up() -> dict[str, Make]:
+    """Return by name what makes digits with each noise, and classes that overlap."""
+    found: dict[str, Make] = {
+        f"digits, {noise}": lambda seed, noise=noise: digits(seed, noise) for noise in NOISES
+    }
+    found["overlap, clean"] = lambda seed: overlapping(seed, 0.0)
+    found["overlap, sym-20"] = lambda seed: overlapping(seed, 0.2)
+    found["overlap, sym-40"] = lambda seed: overlapping(seed, 0.4)
     return found
 
 

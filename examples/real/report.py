@@ -22,10 +22,10 @@ def chosen(row: Row, by: str) -> float:
 
 def tables(rows: list[Row]) -> str:
     """Return a table for each way of choosing the epoch."""
-    texts = []
-    for by in ("last", "noisy", "checked"):
-        texts.append(f"Epoch: {by}\n\n" + table(rows, lambda row, by=by: chosen(row, by)))
-    return "\n\n".join(texts)
+    return "\n\n".join(
+        f"Epoch: {by}\n\n" + table(rows, lambda row, by=by: chosen(row, by))
+        for by in ("last", "noisy", "checked")
+    )
 
 
 def table(rows: list[Row], value: Callable[[Row], float]) -> str:
