@@ -59,7 +59,9 @@ class FlatRule:
         by_rank = kind is SmallLoss and getattr(condition, "variant", None) == "paper"
         return (by_rank or on_label or kind is AllGood) and not method.separate
 
-    def __call__(self, losses: Tensor, numbers: tuple[Any, ...]) -> tuple[Tensor, Array] | None:
+    def __call__(
+        self, losses: Tensor, numbers: tuple[Any, ...], *_: Tensor
+    ) -> tuple[Tensor, Array] | None:
         """Return the weights and the codes 0 good, 1 bad, 2 neither.
 
         Args:

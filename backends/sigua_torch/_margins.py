@@ -67,6 +67,18 @@ class Confidence(nn.Module):
         self.register_buffer("state", None, persistent=False)
         self.register_buffer("pending", None, persistent=False)
 
+    def fits(self, logits: Tensor) -> bool:
+        """Return whether there are as many classes as before."""
+        return self.state is None or self.state.shape[1] == logits.shape[class_dim(logits)]
+
+    def check(self, logits: Tensor) -> None:
+        """Raise ValueError if there are other classes than before."""
+        if self.state is not None and not self.fits(logits):
+            raise ValueError(
+                f"input: must have {self.state.shape[1]} classes, whose confidence the criterion "
+                f"keeps, got {logits.shape[class_dim(logits)]}; use a criterion for each output"
+            )
+
     def rates(self) -> Tensor | None:
         """Return c, (k,), as it was before this mini-batch; None before the first."""
         return None if self.state is None else confidence.rates(self.state)
@@ -81,24 +93,28 @@ class Confidence(nn.Module):
         """
         if self.pool is not None:
             batch = self.pool.total(batch)
-        if self.state is None or self.pending is None:
-            self.state, self.pending = torch.zeros_like(batch), torch.zeros_like(batch)
-        batch = self.pending + batch
-        after = confidence.moved(self.state, batch)
+        state, pending = self.ready(batch.shape[1], batch), self.pending
         if items is None:
-            self.state.copy_(after)
-            self.pending.zero_()
-        else:
-            done = batch[1].sum() >= items
-            self.state.copy_(torch.where(done, after, self.state))
-            self.pending.copy_(batch.masked_fill(done, 0.0))
+            state.copy_(confidence.moved(state, batch))
+            return
+        pending = torch.zeros_like(batch) if pending is None else pending
+        batch = pending + batch
+        done = batch[1].sum() >= items
+        state.copy_(torch.where(done, confidence.moved(state, batch), state))
+        self.pending = batch.masked_fill(done, 0.0)
+
+    def ready(self, k: int, like: Tensor) -> Tensor:
+        """Return the state, made of zeros by the first mini-batch."""
+        if self.state is None:
+            self.state = like.new_zeros(2, k)
+        return self.state
 
     def get_extra_state(self) -> Tensor:
         return torch.zeros(2, 0) if self.state is None else self.state.clone()
 
     def set_extra_state(self, state: Tensor) -> None:
         self.state = None if state.numel() == 0 else state.clone()
-        self.pending = None if self.state is None else torch.zeros_like(self.state)
+        self.pending = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Confidence:
         exact = self.state, self.pending

@@ -16,6 +16,7 @@ from sigua_torch._advice import Advice
 from sigua_torch._batch import INF, find_groups
 from sigua_torch._correct import Correction
 from sigua_torch._flat import FlatRule, is_everyday, to_split
+from sigua_torch._flat_agreement import FlatAgreement
 from sigua_torch._logits import logits_of
 from sigua_torch._margins import Confidence, Margins
 from sigua_torch._measure import Base, Measure, class_dim, is_index
@@ -127,8 +128,11 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
         special = base, rank_by, self._select.pool, per_class or None, per_image or None
-        everyday = special == (None,) * 5 and FlatRule.applies(method)
-        self._flat = FlatRule(method, reduction == "mean") if everyday else None
+        self._flat: FlatRule | FlatAgreement | None = None
+        if special == (None,) * 5 and FlatRule.applies(method):
+            self._flat = FlatRule(method, reduction == "mean")
+        elif special == (None,) * 5 and FlatAgreement.applies(method, label_smoothing):
+            self._flat = FlatAgreement(reduction == "mean", self.confidence)
         self._parts = self.correction, self.numbers  # a module finds its submodules slowly
         whole = self._select.pool is None and not (per_class or per_image)
         self._advice = Advice(method, self.numbers, whole)
@@ -194,12 +198,14 @@ class SIGUALoss(nn.CrossEntropyLoss):
             if loss is not None:
                 self._advice.look(target.numel())
                 return loss
-        _check.batch(self.method, input, target, self.base is not None)
+        of_classes = self.base is None or self._reads_margins
+        _check.batch(self.method, input, target, not of_classes)
+        if self.confidence is not None:
+            self.confidence.check(input)
         _check.items(num_items_in_batch)
-        traced = torch.compiler.is_compiling() or _in_transform()
-        on_host = input.device.type == "cpu" and not traced
+        on_host = input.device.type == "cpu" and not _is_traced()
         valid = self._valid(input, target, on_host)
-        if target.is_floating_point() and self.base is None and (on_host or self.check_labels):
+        if target.is_floating_point() and of_classes and (on_host or self.check_labels):
             _check.probabilities(target, class_dim(input))
         if not (self.training and torch.is_grad_enabled()):
             return self._plain(input, target, valid, num_items_in_batch)
@@ -229,9 +235,11 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def _everyday(self, logits: Tensor, target: Tensor) -> Tensor | None:
         """Return the objective by the short way; None where only the general one will do."""
-        if torch.compiler.is_compiling() or self._flat is None or not is_everyday(logits, target):
+        if self._flat is None or _is_traced() or not is_everyday(logits, target):
             return None
         if not (self.training and torch.is_grad_enabled()) or self.weight is not None:
+            return None
+        if isinstance(self._flat, FlatAgreement) and logits.ndim > 2:
             return None
         k = logits.shape[1]
         low, high = target.aminmax()
@@ -242,7 +250,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         measure = Measure(None, self.label_smoothing, None)
         correction, numbers = self._parts
         losses = correction.losses_if_finite(measure, logits, target)
-        found = self._flat(_flattened(losses).detach(), numbers.now(on_host=True))
+        found = self._flat(_flattened(losses).detach(), numbers.now(on_host=True), logits, target)
         if found is None:
             return None
         numbers.advance()
@@ -356,6 +364,11 @@ def _begin_at_epoch_0(
         state[parts[0]] = torch.zeros((), dtype=torch.float64)
         if getattr(criterion, "confidence", None) is not None:
             state[parts[1]] = torch.zeros(2, 0)
+
+
+def _is_traced() -> bool:
+    """Return whether no value can be read: in a compiled graph, or a transform."""
+    return torch.compiler.is_compiling() or _in_transform()
 
 
 def _flattened(part: Any) -> Any:
