@@ -43,11 +43,11 @@ def advise(found: Diagnosis) -> Advice:
 
 
 def _with_checked(found: Diagnosis) -> Advice:
-    recipe = "half of the checked in each batch, the other half for the epoch"
-    why = "what was checked is trained on, and says where the given labels lead astray"
+    recipe = "and half of the checked in each mini-batch"
+    why = "the checked correct what the labels teach; the epoch is chosen by their other half"
     if found.follows_input == "yes":
-        why = "a model of the given labels learns their errors; only the checked ones correct it"
+        why = "a model of the labels learns their errors; choose the epoch by the other half"
     if found.T is None:
-        return Advice(sigua_ag(), f"sigua.sigua_ag(); {recipe}", why)
-    take = f"sigua.forward_correction(diagnosis.T); {recipe}"
+        return Advice(sigua_ag(), f"sigua.sigua_ag(), {recipe}", why)
+    take = f"sigua.forward_correction(diagnosis.T), {recipe}"
     return Advice(forward_correction(found.T), take, why)

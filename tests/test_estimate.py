@@ -68,6 +68,50 @@ def test_confident_is_never_a_class_below_its_threshold_even_if_that_is_the_like
     close(T, np.eye(3))
 
 
+def sure_and_unsure():
+    """Return 100 surely predicted, of which 10 are labelled otherwise, and 100 that are coin tosses.
+
+    Both classes alike: .9 and .1 for the sure, .6 and .4 for the others.
+    """
+    p = np.repeat([[0.9, 0.1], [0.1, 0.9], [0.6, 0.4], [0.4, 0.6]], 50, axis=0)
+    y = np.repeat([0, 1, 0, 1], 50)
+    y[[*range(5), *range(50, 55), *range(100, 125), *range(150, 175)]] ^= 1
+    return p, y
+
+
+def test_surest_counts_where_the_model_is_sure_and_smooths_by_a_label_of_each_class():
+    """Of 50 of each class 5 are wrong; 2 more labels at a rate of .1: (45 + 1.8) / 52."""
+    p, y = sure_and_unsure()
+    T = estimate_transition(p, y, method="surest")
+    close(T, [[46.8 / 52, 5.2 / 52], [5.2 / 52, 46.8 / 52]])
+    assert estimate_noise_rate(p, y, method="surest") == 0.1
+
+
+def test_two_ways_that_disagree_warn_at_the_user_s_line_and_say_both():
+    """Five normal classes that overlap, by Bayes's rule, a fifth of the labels wrong."""
+    rng = np.random.default_rng(0)
+    true = np.arange(3000) % 5
+    x = np.eye(5)[true] + 0.8 * rng.standard_normal((3000, 5))
+    p = np.exp(x / 0.64)
+    T = sigua.TransitionMatrix.symmetric(0.2, 5)
+    p, y = (p / p.sum(axis=1, keepdims=True)) @ T.rows, sigua.corrupt_labels(true, T)
+    message = r"disagree: 0\.[12]\d among the surest .*, 0\.[45]\d by confident .*check 100 labels"
+    for function in (estimate_noise_rate, estimate_transition):
+        with pytest.warns(UserWarning, match=message) as caught:
+            function(p, y)
+        assert caught[0].filename == __file__
+
+
+def test_a_class_that_is_never_predicted_is_as_noisy_as_the_average():
+    """Of 60 labels 6 say 1, which no example is predicted as: its row has the rate, .1."""
+    p, y = [[0.8, 0.2]] * 60, [1] * 6 + [0] * 54
+    with pytest.warns(
+        UserWarning, match="nothing is known about class 1: 'surest' takes it for as"
+    ):
+        T = estimate_transition(p, y)
+    np.testing.assert_allclose(T.rows, [[0.9, 0.1], [0.1, 0.9]], rtol=0, atol=1e-14)
+
+
 def test_dual_t_is_from_true_to_predicted_by_anchors_times_from_predicted_to_observed_by_counts():
     """[[.9, .1], [.1, .9]] times [[1, 0], [1/3, 2/3]]: the predictions are 0 0 1 1 1."""
     T = estimate_transition(P, Y, method="dual-t")

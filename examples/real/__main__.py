@@ -30,6 +30,7 @@ def main() -> None:
     add("--out", type=Path, metavar="FILE", default="real.jsonl", help="%(default)s")
     add("--seeds", type=int, nargs="+", metavar="N", default=[0, 1, 2, 3, 4], help="%(default)s")
     add("--only", nargs="+", choices=list(KNOWS), default=list(KNOWS), metavar="RECIPE")
+    add("--sets", nargs="+", metavar="SET", help="some of them; all by default")
     args = parser.parse_args()
     if args.task == "run":
         run(args)
@@ -47,6 +48,8 @@ def run(args: argparse.Namespace) -> None:
     makers = made_up() if args.made_up else sets(args.music, args.fashion)
     for seed in args.seeds:
         for name, make in makers.items():
+            if args.sets is not None and name not in args.sets:
+                continue
             missing = [recipe for recipe in args.only if (name, seed, recipe) not in done]
             if not missing:
                 continue
