@@ -267,7 +267,7 @@ def test_nothing_can_be_set():
     [
         (lambda: TransitionMatrix.pair(0.5, 4), ["noise_rate", "condition number"]),
         (lambda: TransitionMatrix.pair(0.2, 4).inverse_pair, ["T: must be symmetric noise"]),
-        (lambda: TransitionMatrix([[1, 0], [1]]), ["rows: must be a square matrix"]),
+        (lambda: TransitionMatrix([[1, 0], [1]]), ["rows: must be an array", "lists of different lengths"]),
         (lambda: TransitionMatrix([["a", 0], [1, 0]]), ["rows: must be a square matrix"]),
     ],
 )

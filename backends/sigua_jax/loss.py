@@ -116,6 +116,7 @@ class Batch:
 
 def _losses(method: Method, log_p: Array, labels: Array) -> Array:
     """Return what is optimised per example, (n,), in O(n k)."""
+    checks.choice("correction", method.correction, ("none", "backward", "forward"))
     if method.T is None:
         return -jnp.take_along_axis(log_p, labels[:, None], -1)[:, 0]
     rows = _rows(method.T, labels, method.correction == "backward").astype(log_p.dtype)
