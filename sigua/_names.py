@@ -68,7 +68,7 @@ def columns_of(name: str, labels: Any, names: list[Any] | None) -> Any:
         first = int((index < 0).argmax())
         raise ValueError(
             f"{name}: must be among the classes {names!r}, got {name}[{first}] = "
-            f"{found.tolist()[first]!r}; try classes=clf.classes_, or probabilities.to_numpy() if the "
-            "labels are numbers of columns"
+            f"{found.tolist()[first]!r}; try classes=clf.classes_, or probabilities.to_numpy() "
+            "for labels that are numbers of columns"
         )
     return index

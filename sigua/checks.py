@@ -95,7 +95,7 @@ def array(name: str, value: Any) -> NDArray[Any]:
     """
     if np.ma.is_masked(value):
         raise ValueError(
-            f"{name}: must have no masked entries, got {np.ma.count_masked(value)} of them; "
+            f"{name}: must have no masked entries, got {int(np.ma.getmaskarray(value).sum())} of them; "
             "try leaving those examples out, or filling them in"
         )
     if getattr(value, "requires_grad", False):
@@ -206,7 +206,9 @@ def margins(name: str, value: Any, *, gaps: bool = False) -> NDArray[np.float64]
     Raises:
         ValueError: another shape, no example, an entry outside [-1, 1] or NaN.
     """
-    return _per_example(name, value, -1, 1, "give differences of probabilities, not of logits", gaps)
+    return _per_example(
+        name, value, -1, 1, "give differences of probabilities, not of logits", gaps
+    )
 
 
 def _per_example(

@@ -56,18 +56,24 @@ class Step(NamedTuple):
     """(n, k) of the objective with respect to the logits."""
 
 
+def rows_of(name: str, value: ArrayLike) -> Floats:
+    """Return logits or scores, (n, k), or raise ValueError on another shape."""
+    rows = checks.floats(name, value)
+    if rows.ndim != 2:
+        raise ValueError(
+            f"{name}: must have shape (n, k), got shape {rows.shape}; "
+            f"try {name}[None] for a single example"
+        )
+    return rows
+
+
 def log_softmax(logits: ArrayLike) -> Floats:
     """Return log p, shape (n, k).
 
     Raises:
         ValueError: logits of another shape.
     """
-    logits = checks.floats("logits", logits)
-    if logits.ndim != 2:
-        raise ValueError(
-            f"logits: must have shape (n, k), got shape {logits.shape}; "
-            "try logits[None] for a single example"
-        )
+    logits = rows_of("logits", logits)
     shifted = logits - logits.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 

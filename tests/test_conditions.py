@@ -189,7 +189,9 @@ def test_without_ties_the_counts_are_the_documented_ones():
 
 
 @pytest.mark.parametrize("variant", LITERAL)
-@pytest.mark.parametrize(("eps", "delta"), [(0.1, 0.0), (0.2, 0.1), (0.5, 0.05), (0.5, 0.5), (0.8, 0.3)])
+@pytest.mark.parametrize(
+    ("eps", "delta"), [(0.1, 0.0), (0.2, 0.1), (0.5, 0.05), (0.5, 0.5), (0.8, 0.3)]
+)
 def test_a_batch_is_too_small_if_nobody_can_be_kept_dropped_or_bad(variant, eps, delta):
     """Once warm and without ties, which is what `too_small` tells in advance."""
     condition = sigua.SmallLoss(eps, delta, variant=variant)

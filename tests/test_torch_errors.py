@@ -277,3 +277,12 @@ def test_without_lightning_the_import_says_what_to_install():
     assert done.returncode == 1
     assert "ModuleNotFoundError: sigua_torch.lightning needs Lightning" in done.stderr
     assert "pip install lightning" in done.stderr
+
+
+@pytest.mark.parametrize("T", [None, sigua.TransitionMatrix.pair(0.45, 10)], ids=["no T", "T"])
+def test_a_correction_that_the_backend_does_not_know_is_refused(T):
+    """As if the core had got another one: it must not be taken for one of the others."""
+    method = sigua.standard() if T is None else sigua.forward_correction(T)
+    object.__setattr__(method, "correction", "sideways")
+    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*'sideways' came"):
+        SIGUALoss(method)
