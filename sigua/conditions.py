@@ -141,7 +141,8 @@ class SmallLoss:
     together; without ties floor(n * rho) + 1 examples are good.
 
     With `variant="official"`, as in the authors' released code, floor(n * rho) examples are good
-    and delta is a share of what was dropped: the next floor(delta * dropped) are bad.
+    and delta is a share of what was dropped: the next floor(delta * dropped) are bad. A mini-batch
+    below 1 / rho then keeps nobody: it is only climbed on, if at all.
 
     Args:
         noise_rate: share of wrong labels, in [0, 1).
@@ -190,10 +191,11 @@ class SmallLoss:
         return kept + 1, rate_to_count(size, forget) + 1
 
     def too_small(self, size: int) -> bool:
-        """Whether, once warm, no example of such a batch is dropped, or none is ever bad."""
+        """Whether, once warm, such a batch keeps or drops no example, or none is ever bad."""
         settled = self.horizon if self.horizon < float("inf") else self.warmup
         kept, reached = self.counts(size, *self.at(settled))
-        return self.noise_rate > 0 and (kept >= size or (self.delta != 0 and reached <= kept))
+        nobody_bad = self.delta != 0 and reached <= kept
+        return self.noise_rate > 0 and (not 0 < kept < size or nobody_bad)
 
     def split(self, batch: Batch, keep: Any, forget: Any) -> Split:
         kept, reached = self.counts(batch.size, keep, forget)

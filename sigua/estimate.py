@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from sigua import checks
 from sigua._estimators import ESTIMATORS, Evidence, surest
 from sigua._mixture import share_of_larger
+from sigua._names import column_names, columns_of, probabilities_and_labels
 from sigua.intervals import Floats, Interval
 from sigua.transition import TransitionMatrix
 
@@ -38,6 +39,7 @@ def estimate_transition(
     method: str = "surest",
     quantile: float = 1.0,
     true_labels: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
 ) -> TransitionMatrix:
     """Return an estimate of T, with as many classes as `probabilities` has columns.
 
@@ -70,13 +72,16 @@ def estimate_transition(
     none was checked ("gold").
 
     Args:
-        probabilities: p(observed class | x), shape (n, k), each row summing to 1 within 1e-3. Left
-            as it is, as are the labels.
+        probabilities: p(observed class | x), shape (n, k), each row summing to 1 within 0.02, which
+            is divided out. Left as it is, as are the labels.
         labels: the noisy labels, integers in [0, k), shape (n,); not for "gold".
         method: one of those above.
         quantile: which order statistic of a class's probabilities makes the anchor, a fraction of
             all n examples; for "anchor" and "dual-t".
         true_labels: integers in [0, k), shape (n,); for "gold" only.
+        classes: what the columns of `probabilities` are called, in their order, such as
+            scikit-learn's `clf.classes_`; labels are then such names. Where `probabilities` is a
+            data frame, the names of its columns are taken.
 
     Raises:
         ValueError: bad input, something missing or superfluous, or an estimate without a usable
@@ -91,7 +96,7 @@ def estimate_transition(
     >>> estimate_transition(p, method="anchor").rows.tolist()
     [[0.8, 0.2], [0.3, 0.7]]
     """
-    evidence = _read(probabilities, labels, method, quantile, true_labels)
+    evidence = _read(probabilities, labels, method, quantile, true_labels, classes)
     return _estimate(evidence, method)
 
 
@@ -103,6 +108,7 @@ def estimate_noise_rate(
     quantile: float = 1.0,
     true_labels: ArrayLike | None = None,
     losses: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
 ) -> float:
     """Return an estimate of the share of wrong labels, a fraction in [0, 1].
 
@@ -124,6 +130,7 @@ def estimate_noise_rate(
         true_labels: as for `estimate_transition`.
         losses: for "mixture", cross-entropies at the noisy labels in nats, shape (n,), instead of
             `probabilities` and `labels`.
+        classes: as for `estimate_transition`.
 
     Raises:
         ValueError: as for `estimate_transition`.
@@ -136,10 +143,10 @@ def estimate_noise_rate(
     """
     if method == "mixture":
         _refuse_superfluous(method, true_labels=true_labels)
-        return share_of_larger(-np.expm1(-_given_losses(probabilities, labels, losses)))
+        return share_of_larger(-np.expm1(-_given_losses(probabilities, labels, losses, classes)))
     checks.choice("method", method, [*_NEEDS, "mixture"])
     _refuse_superfluous(method, losses=losses)
-    evidence = _read(probabilities, labels, method, quantile, true_labels)
+    evidence = _read(probabilities, labels, method, quantile, true_labels, classes)
     if method == "surest":
         assert evidence.labels is not None
         rate = surest(evidence.p, evidence.labels)[1]
@@ -149,8 +156,15 @@ def estimate_noise_rate(
     return float(np.clip(1 - evidence.true_frequencies(T) @ T.rows.diagonal(), 0, 1))
 
 
-def label_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
+def label_losses(
+    probabilities: ArrayLike, labels: ArrayLike, *, classes: ArrayLike | None = None
+) -> Floats:
     """Return -log p(label | x) in nats, float64, shape (n,); +inf where p is 0.
+
+    Args:
+        probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out.
+        labels: integers in [0, k), shape (n,).
+        classes: the names of the columns, as for `estimate_transition`; labels are then names.
 
     Raises:
         ValueError: probabilities or labels that are none, or of different lengths.
@@ -158,15 +172,13 @@ def label_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     >>> label_losses([[0.25, 0.75], [1.0, 0.0]], [1, 0]).round(3).tolist()
     [0.288, 0.0]
     """
-    p = checks.probabilities("probabilities", probabilities)
-    y = checks.labels("labels", labels, p.shape[1])
-    checks.same_length("labels", y, "probabilities", p)
+    p, y = probabilities_and_labels(probabilities, labels, classes)
     with np.errstate(divide="ignore"):
         return np.asarray(np.maximum(-np.log(p[np.arange(len(p)), y]), 0.0))  # no -0.0
 
 
 def _read(
-    probabilities: Any, labels: Any, method: str, quantile: float, true_labels: Any
+    probabilities: Any, labels: Any, method: str, quantile: float, true_labels: Any, classes: Any
 ) -> Evidence:
     checks.choice("method", method, _NEEDS)
     p = checks.probabilities("probabilities", probabilities)
@@ -180,9 +192,11 @@ def _read(
     _refuse_superfluous(method, **useless)
     if quantile != 1 and method not in ("anchor", "dual-t"):
         _refuse_superfluous(method, quantile=quantile)
+    names = column_names(probabilities, classes, p.shape[1])
     for name, value in given.items():
         if value is not None:
-            given[name] = checks.labels(name, value, p.shape[1]).astype(np.int64)
+            columns = columns_of(name, value, names)
+            given[name] = checks.labels(name, columns, p.shape[1]).astype(np.int64)
             checks.same_length(name, given[name], "probabilities", p)
     return Evidence(p, given["labels"], given["true_labels"], quantile)
 
@@ -193,13 +207,14 @@ def _refuse_superfluous(method: str, **given: Any) -> None:
             raise checks.refuse(name, f"{method!r} has no use for it", "it came", "leave it out")
 
 
-def _given_losses(probabilities: Any, labels: Any, losses: Any) -> Floats:
+def _given_losses(probabilities: Any, labels: Any, losses: Any, classes: Any) -> Floats:
     if losses is None:
         if probabilities is None or labels is None:
             advice = "pass losses=, or probabilities and labels"
             raise checks.refuse("losses", "'mixture' needs them", "none came", advice)
-        return label_losses(probabilities, labels)
-    _refuse_superfluous("mixture with losses", probabilities=probabilities, labels=labels)
+        return label_losses(probabilities, labels, classes=classes)
+    given = {"probabilities": probabilities, "labels": labels, "classes": classes}
+    _refuse_superfluous("mixture with losses", **given)
     array = checks.losses("losses", losses)
     if array.ndim != 1:
         came = f"shape {array.shape} came"

@@ -172,10 +172,11 @@ def diagnosis(found: Diagnosis, *, ax: Axes | None = None) -> Axes:
 
 
 def _table(name: str, values: ArrayLike) -> Any:
-    table = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    array = checks.floats(name, values)
+    table = np.atleast_2d(array)
     if table.ndim != 2 or table.size == 0:
         rule = "must have shape (epochs,) or (seeds, epochs)"
-        raise checks.refuse(name, rule, f"shape {np.shape(values)} came", "give a row per seed")
+        raise checks.refuse(name, rule, f"shape {array.shape} came", "give a row per seed")
     return table
 
 

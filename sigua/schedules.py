@@ -58,7 +58,7 @@ class Knots:
     points: Sequence[tuple[float, float]]
 
     def __post_init__(self) -> None:
-        array = np.array(self.points, dtype=np.float64) if len(self.points) else np.empty((0, 2))
+        array = checks.floats("points", self.points) if len(self.points) else np.empty((0, 2))
         if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
             rule = "must be pairs of finite numbers (epoch, value)"
             raise checks.refuse("points", rule, f"{self.points!r} came", "try [(0, 0.0), (9, 0.2)]")

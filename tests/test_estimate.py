@@ -69,7 +69,7 @@ def test_confident_is_never_a_class_below_its_threshold_even_if_that_is_the_like
 
 
 def sure_and_unsure():
-    """Return 100 surely predicted, of which 10 are labelled otherwise, and 100 that are coin tosses.
+    """Return 100 surely predicted, of which 10 are labelled otherwise, and 100 coin tosses.
 
     Both classes alike: .9 and .1 for the sure, .6 and .4 for the others.
     """
@@ -159,6 +159,109 @@ def test_confident_has_cleanlab_s_counts(case):
     assert rate == pytest.approx(float(wrong / len(labels)), abs=1e-12)
 
 
+# Labels by name.
+
+NAMES = ["2", "10", "9"]  # in the order of the columns, which is not that of sorting
+
+
+class Frame:
+    """What the core knows of a data frame: an array whose columns have names."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns = np.asarray(values), columns
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_by_the_names_of_the_columns_are_those_columns(method):
+    p, labels = sampled(0, num_classes=3)
+    expected = estimate_transition(p, **arguments(method, labels))
+    rate = estimate_noise_rate(p, **arguments(method, labels))
+    words = np.array(NAMES)[labels]
+    for kind in (words, words.astype(object), words.tolist()):
+        given_labels = arguments(method, kind)
+        assert estimate_transition(p, **given_labels, classes=NAMES) == expected
+        assert estimate_transition(Frame(p, NAMES), **given_labels) == expected
+        assert estimate_noise_rate(Frame(p, NAMES), **given_labels, classes=NAMES) == rate
+
+
+def test_clean_labels_by_name_have_no_noise_though_sorting_would_number_them_otherwise():
+    """'10' sorts before '2' and '9': numbered so, 2/3 of these would be wrong."""
+    p, words = np.eye(3).repeat(5, axis=0), np.array(NAMES).repeat(5)
+    assert estimate_noise_rate(p, words, classes=NAMES) == 0
+    assert estimate_noise_rate(p, np.unique(words, return_inverse=True)[1]) > 0.5
+    assert estimate_noise_rate(p, words, classes=NAMES, method="mixture") == 0
+    assert (label_losses(p, words, classes=NAMES) == 0).all()
+    assert (sigua.label_margins(p, words, classes=NAMES) == 1).all()
+
+
+def test_a_class_that_no_label_names_keeps_its_column():
+    """No label is '2': the others are still columns 1 and 2, which '10' and '9' name."""
+    p = [[0.1, 0.7, 0.2], [0.3, 0.2, 0.5]]
+    np.testing.assert_allclose(label_losses(p, ["10", "9"], classes=NAMES), -np.log([0.7, 0.5]))
+    np.testing.assert_allclose(label_losses(p, [1, 2]), -np.log([0.7, 0.5]))
+
+
+def test_object_arrays_of_integers_are_the_integers():
+    p, labels = sampled(0)
+    kept = labels > 0  # without class 0, numbering them afresh would shift all
+    assert label_losses(p[kept], labels[kept].astype(object)).tolist() == (
+        label_losses(p[kept], labels[kept]).tolist()
+    )
+
+
+def test_classes_may_be_any_numbers_and_a_frame_s_counted_columns_are_no_names():
+    p, labels = sampled(0)
+    expected = label_losses(p, labels).tolist()
+    assert label_losses(p, labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
+    assert label_losses(Frame(p, range(4)), labels).tolist() == expected
+    assert label_losses(Frame(p, range(4)), labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("p", "labels", "classes", "message"),
+    [
+        (P, list("aabbb"), None, r"^labels: must be integers .*classes=clf\.classes_"),
+        (P, list("aabbc"), ["a", "b"], r"^labels: must be among the classes .* labels\[4\] = 'c'"),
+        (P, Y, ["a", "b"], r"^labels: must be among the classes \['a', 'b'\], got labels\[0\] = 0"),
+        (P, [0, None, 0, 1, 1], [0, 1], r"^labels: must be among .* labels\[1\] = None"),
+        (P, [[0, 1], [0]], None, r"^labels: must be an array, got lists of different lengths"),
+        (P, [True, 0, 0, 1, object()], None, r"^labels: must be integers"),
+        (P, Y, [0, 1, 2], r"^classes: must be 2 different names"),
+        (P, Y, ["a", "a"], r"^classes: must be 2 different names"),
+        (P, Y, "ab", r"^classes: must be 2 different names"),
+        (Frame(P, ["a", "b"]), Y, None, r"^labels: must be among .*probabilities\.to_numpy\(\)"),
+        (
+            Frame(P, ["b", "a"]),
+            list("aabbb"),
+            ["a", "b"],
+            r"^classes: must be the columns .* in their order, got \['a', 'b'\]; "
+            r"try probabilities\[list\(classes\)\]",
+        ),
+        (
+            np.ma.masked_array(P, np.eye(5, 2)),
+            Y,
+            None,
+            r"^probabilities: must have no masked entries, got 2 of them",
+        ),
+        (P, np.ma.masked_array(Y, [0, 0, 1, 0, 0]), None, r"^labels: .*no masked entries, got 1"),
+        ([[0.5, 0.5], [1.0]], [0, 1], None, r"^probabilities: must be an array, got lists of diff"),
+    ],
+)
+def test_names_that_do_not_fit_and_arrays_that_are_none_are_refused(p, labels, classes, message):
+    for function in (estimate_transition, estimate_noise_rate, label_losses, sigua.label_margins):
+        with pytest.raises(ValueError, match=message) as error:
+            function(p, labels, classes=classes)
+        assert "\n" not in str(error.value)
+
+
+def test_a_masked_array_without_a_masked_entry_is_an_array():
+    expected = label_losses(P, Y).tolist()
+    assert label_losses(np.ma.masked_array(P), np.ma.masked_array(Y)).tolist() == expected
+
+
 # Properties.
 
 
@@ -230,6 +333,26 @@ def test_arrays_are_left_as_they_are_and_every_integer_dtype_gives_the_same(meth
     assert expected == T
     assert np.array_equal(p, before)
     assert np.array_equal(small, labels)
+
+
+def rounded_to_bfloat16(p):
+    """Return float32 with the 16 bits kept that bfloat16 has, rounded down."""
+    return (p.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
+
+
+@pytest.mark.parametrize(
+    "rounded", [rounded_to_bfloat16, lambda p: p.round(3)], ids=["bfloat16", "three decimals"]
+)
+def test_probabilities_whose_rounded_sums_are_off_by_less_than_two_percent_are_divided_out(rounded):
+    """As PyTorch's criterion takes them: of 100 classes, three decimals may be off by 1 %."""
+    p, labels = sampled(1, num_classes=100, size=2000)
+    coarse = rounded(p)
+    sums = coarse.astype(float).sum(axis=1)
+    assert 1e-3 < np.abs(sums - 1).max() < 0.02
+    own = coarse[np.arange(2000), labels] / sums
+    np.testing.assert_allclose(np.exp(-label_losses(coarse, labels)), own, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"^probabilities: .*\[0\] sums to 1.03"):
+        label_losses([[0.5, 0.53]], [0])
 
 
 def test_float16_probabilities_whose_rounded_sums_are_off_are_taken():

@@ -111,3 +111,12 @@ def test_a_rule_that_returns_no_pair_is_refused():
 
     with pytest.raises(ValueError, match="split must return good and bad"):
         sigua_loss(LOGITS, LABELS, 0, sigua.custom(Rule()))
+
+
+@pytest.mark.parametrize("T", [None, sigua.TransitionMatrix.pair(0.45, 10)], ids=["no T", "T"])
+def test_a_correction_that_the_backend_does_not_know_is_refused(T):
+    """As if the core had got another one: it must not be taken for one of the others."""
+    method = sigua.standard() if T is None else sigua.forward_correction(T)
+    object.__setattr__(method, "correction", "sideways")
+    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*'sideways' came"):
+        sigua_loss(LOGITS, LABELS, 0, method)

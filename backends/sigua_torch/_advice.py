@@ -46,9 +46,9 @@ class Advice:
         if rule.too_small(size):
             self.rule = None
             warnings.warn(
-                f"a mini-batch of {size} is too small for {self.method!r}: once warm, it drops no "
-                "example, or climbs on none; use larger batches (if it was only the last, partial "
-                "batch of an epoch, drop_last=True)",
+                f"a mini-batch of {size} is too small for {self.method!r}: once warm, it keeps or "
+                "drops no example, or climbs on none; use larger batches (if it was only the last, "
+                "partial batch of an epoch, drop_last=True)",
                 stacklevel=USER,
             )
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sigua import Method, TransitionMatrix
+from sigua import Method, TransitionMatrix, checks
 from sigua.conditions import may_read_class_sums
 from sigua_torch._measure import Measure, class_dim, is_index
 from sigua_torch._sparse import SparseRows, along, tables
@@ -39,6 +39,7 @@ class Correction(nn.Module):
 
     def __init__(self, method: Method) -> None:
         super().__init__()
+        checks.choice("correction", method.correction, ("none", "backward", "forward"))
         self.kind = method.correction
         self.T = method.T
         self._inverse: Tensor | None = None  # of symmetric noise with few classes, on the CPU
