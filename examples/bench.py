@@ -173,6 +173,10 @@ class Bench:
 def make_method(name: str, k: int) -> sigua.Method:
     """Return a method in the state that lasts: after the warm-up."""
     rule, _, kind = name.partition(" ")
+    if rule == "SIGUA_AG":
+        return sigua.sigua_ag(warmup=0)
+    if rule == "self-teaching":
+        return sigua.self_teaching(0.5, warmup=0)
     if rule == "SIGUA_SL":
         return sigua.sigua_sl(0.5, delta=0.15, gamma=0.01, warmup=0)
     T = sigua.TransitionMatrix
@@ -187,7 +191,7 @@ def make_method(name: str, k: int) -> sigua.Method:
 
 def our_losses(k: int, device: torch.device) -> dict[str, Loss]:
     """Return a criterion for each method."""
-    names = ["SIGUA_SL"]
+    names = ["SIGUA_SL", "self-teaching", "SIGUA_AG"]
     for kind in ["dense", "symmetric"] if k <= DENSE_UP_TO else ["symmetric"]:
         names += [f"{rule} {kind}" for rule in ("BC", "SIGUA_BC", "forward")]
     return {name: SIGUALoss(make_method(name, k)).to(device) for name in names}

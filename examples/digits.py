@@ -60,6 +60,7 @@ CEILING = "clean-labels"  # supervised on labels without noise: nothing should d
 COLORS = {  # a hue for each family, SIGUA's the darkest
     CEILING: "black",
     "standard": "#7a7a7a",
+    "SIGUA_AG": "#6a2c91",
     "self-teaching": "#79b4e3",
     "SIGUA_SL": "#0a4f9e",
     "BC": "#f2b134",
@@ -74,6 +75,7 @@ def make_method(name: str, noise: Noise) -> sigua.Method:
     return {
         CEILING: sigua.standard(),
         "standard": sigua.standard(),
+        "SIGUA_AG": sigua.sigua_ag(warmup=20),  # a third of the epochs; it is told nothing
         "self-teaching": sigua.self_teaching(noise.rate),
         "SIGUA_SL": sigua.sigua_sl(noise.rate, delta=noise.delta, gamma=noise.gamma),
         "BC": sigua.backward_correction(noise.T),

@@ -5,18 +5,31 @@
 The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua_jax` train with it.
 """
 
-from sigua import losses, reference
+from sigua import confidence, losses, reference
 from sigua._method import Method
-from sigua.conditions import AllGood, Batch, Condition, Known, NoiseFloor, NonNegative, SmallLoss
+from sigua.conditions import (
+    Agreement,
+    AllGood,
+    Batch,
+    Condition,
+    Known,
+    NoiseFloor,
+    NonNegative,
+    SmallLoss,
+)
+from sigua.counting import count_noise_rate, count_transition, transition_intervals
+from sigua.diagnosis import Diagnosis, diagnose
 from sigua.diagnostics import LabelIssues, label_margins, rank_label_issues
 from sigua.estimate import estimate_noise_rate, estimate_transition, label_losses
 from sigua.floor import noise_floor
+from sigua.intervals import Interval
 from sigua.methods import (
     backward_correction,
     custom,
     forward_correction,
     nn_backward_correction,
     self_teaching,
+    sigua_ag,
     sigua_bc,
     sigua_fc,
     sigua_nf,
@@ -38,9 +51,12 @@ from sigua.transition import TransitionMatrix
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agreement",
     "AllGood",
     "Batch",
     "Condition",
+    "Diagnosis",
+    "Interval",
     "Knots",
     "Known",
     "LabelIssues",
@@ -51,9 +67,13 @@ __all__ = [
     "Split",
     "TransitionMatrix",
     "backward_correction",
+    "confidence",
     "corrupt_labels",
     "corrupt_labels_by_instance",
+    "count_noise_rate",
+    "count_transition",
     "custom",
+    "diagnose",
     "estimate_noise_rate",
     "estimate_transition",
     "forward_correction",
@@ -73,10 +93,12 @@ __all__ = [
     "replace_inputs",
     "self_teaching",
     "signed_weights",
+    "sigua_ag",
     "sigua_bc",
     "sigua_fc",
     "sigua_nf",
     "sigua_sl",
     "standard",
     "stop_grad",
+    "transition_intervals",
 ]

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from sigua import checks
-from sigua.conditions import AllGood, Condition, Known, NoiseFloor, NonNegative, SmallLoss
+from sigua.conditions import (
+    Agreement,
+    AllGood,
+    Condition,
+    Known,
+    NoiseFloor,
+    NonNegative,
+    SmallLoss,
+)
 from sigua.objective import Array
 from sigua.schedules import Epochs, Knots, Schedule, horizon, value_at, values_at
 from sigua.transition import TransitionMatrix, require_matrix
@@ -58,7 +67,8 @@ class Method:
         rule = "must be an object with the methods at and split"
         if isinstance(condition, type):
             name = condition.__name__
-            call = f"{name}(...)" if getattr(condition, "__dataclass_fields__", ()) else f"{name}()"
+            takes = is_dataclass(condition) and fields(condition)
+            call = f"{name}(...)" if takes else f"{name}()"
             raise checks.refuse("condition", rule, f"the class {name} came", f"call it: {call}")
         if not (hasattr(condition, "at") and hasattr(condition, "split")):
             came = f"a {type(condition).__name__} came"
@@ -101,6 +111,8 @@ class Method:
     def require_ranking(self) -> None:
         """Raise ValueError if the rule judges a corrected loss, for which none can stand in."""
         came, advice = "another loss came", "leave it out"
+        if isinstance(self.condition, Agreement):
+            raise ValueError("rank_by: must be left out, for Agreement judges margins, not losses")
         if isinstance(self.condition, NonNegative):
             rule = "NonNegative judges the corrected loss itself"
             raise checks.refuse("rank_by", rule, came, advice)
@@ -120,6 +132,10 @@ class Method:
         A perfect model's mean loss is above the floor over all classes, and not over those who were
         given one label, or are in one image.
         """
+        if isinstance(self.condition, Agreement):
+            raise ValueError(
+                f"{scope}: must be left out, Agreement judges each example alone, got True"
+            )
         if self.needs_cross_entropy:
             rule = f"the floor of {type(self).__name__} is that of a mini-batch of all classes"
             raise checks.refuse(scope, rule, "True came", f"leave it out, or {_OWN_FLOOR}")
@@ -182,6 +198,13 @@ class Method:
         encoded = {name: _encode(name, value) for name, value in self._arguments().items()}
         return {"method": type(self).__name__} | encoded
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle as data where it is data, which PyTorch loads with weights_only=True."""
+        if type(self).__module__ == "sigua.methods":  # a class of your own may not be imported yet
+            with suppress(ValueError):
+                return method_from_dict, (self.to_dict(),)
+        return super().__reduce_ex__(protocol)
+
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Method:
         """Return the method that `to_dict` described."""
@@ -197,7 +220,14 @@ class Method:
             raise checks.refuse("data", "must be complete", str(error), advice) from None
 
 
-_CONDITIONS = {cls.__name__: cls for cls in (AllGood, SmallLoss, NonNegative, NoiseFloor, Known)}
+def method_from_dict(data: dict[str, Any]) -> Method:
+    """Return `Method.from_dict(data)`: what a pickle of a method calls, by a plain name."""
+    return Method.from_dict(data)
+
+
+_CONDITIONS = {
+    cls.__name__: cls for cls in (Agreement, AllGood, SmallLoss, NonNegative, NoiseFloor, Known)
+}
 
 
 def _encode(name: str, value: Any) -> Any:

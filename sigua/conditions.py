@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -47,9 +47,20 @@ class Batch(Protocol):
     def class_sums(self) -> Array:
         """Return 1'T^-1 l for each example, shape (n,); backward correction only."""
 
+    def margins(self, by_class: bool = True) -> Array:
+        """Return u at the label less the largest other u, shape (n,), in [-1, 1].
+
+        u is p(j | x), divided by the class confidence c_j if `by_class`, and scaled to sum to 1. At
+        an example that takes no part a margin has no meaning.
+        """
+
 
 class Condition(Protocol):
     """A rule of your own: two methods, and nothing to register.
+
+    An attribute `reads` may name what the rule asks a batch for beside losses: a tuple of
+    "trusted", "class_sums", "margins" and, for margins by class, "confidence". Where it is missing,
+    the rule may ask for `trusted` and `class_sums`.
 
     An attribute `horizon` may say from which epoch on `at` stays the same, 0 for a rule without a
     schedule; where it is missing and `at` returns anything, the rule is taken to change for ever.
@@ -87,6 +98,19 @@ def no_class_sums() -> ValueError:
     return checks.refuse("class_sums", rule, "the method has none", advice)
 
 
+def reads(condition: object, name: str) -> bool:
+    """Return whether a rule may ask a batch for "trusted", "class_sums", "margins"..."""
+    return name in getattr(condition, "reads", ("trusted", "class_sums"))
+
+
+def no_margins() -> ValueError:
+    """Return the error for a rule that asks for margins and did not say so."""
+    return ValueError(
+        "reads: must name 'margins', and 'confidence' for margins by class, for a condition that "
+        'asks for them; add reads = ("margins", "confidence") to it'
+    )
+
+
 def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
     """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
     masks = condition.split(batch, *numbers)
@@ -103,6 +127,8 @@ def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Spli
 @dataclass(frozen=True)
 class AllGood:
     """Everything is good: standard training, and the plain corrections."""
+
+    reads: ClassVar[tuple[str, ...]] = ()
 
     def at(self, epoch: float) -> tuple[float, ...]:
         return ()
@@ -140,6 +166,8 @@ class SmallLoss:
     delta: Schedule = 0.0
     warmup: float = 10
     variant: str = "paper"
+
+    reads: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
@@ -202,6 +230,10 @@ class NonNegative:
     def __post_init__(self) -> None:
         checks.choice("over", self.over, ("label", "classes", "batch"))
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ("class_sums",) if self.over == "classes" else ()
+
     def at(self, epoch: float) -> tuple[float, ...]:
         return ()
 
@@ -238,6 +270,8 @@ class NoiseFloor:
 
     floor: Schedule
 
+    reads: ClassVar[tuple[str, ...]] = ()
+
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
         advice = "give nats, such as sigua.noise_floor(0.5, 10)"
@@ -260,12 +294,73 @@ class NoiseFloor:
 
 
 @dataclass(frozen=True)
+class Agreement:
+    """Good are the labels that the model itself agrees with (ours).
+
+    The margin of an example is u at its label less the largest other u. u is p(j | x), divided by
+    the class confidence c_j, the average of p(j | x) over examples labelled j (`sigua.confidence`),
+    and scaled to sum to 1. Good is a margin above tau(t), bad is any other. tau rises linearly from
+    -1, where everybody is good, to `threshold`: at 0 those are good whose label is what the model
+    predicts.
+
+    If the right label is the most frequent one given x, the label that a model of the noisy labels
+    predicts is right, however the noise depends on x. Division by c_j asks for the largest entry
+    of a column of T instead of its row, which holds for far stronger noise from class to class.
+
+    Each example is judged alone, by its own margin: nothing is sorted, and the size of a mini-batch
+    does not matter. Related: thresholds per class (Northcutt et al. 2021), margins over epochs
+    (Pleiss et al. 2020), agreement with an ensemble or an early network (Nguyen et al. 2020, Bai et
+    al. 2021).
+
+    Args:
+        warmup: T_k, epochs until tau has risen to `threshold`.
+        by_class: divide by the class confidence; if not, u is p.
+        threshold: tau at the end, in [-1, 1); below 0 it also keeps labels that come close second.
+
+    Raises:
+        ValueError: an argument lies outside its range.
+
+    >>> [round(Agreement().at(epoch)[0], 3) for epoch in (1, 5, 10, 100)]
+    [-0.9, -0.5, 0.0, 0.0]
+    """
+
+    warmup: float = 10
+    by_class: bool = True
+    threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.plain_numbers(self)
+        checks.number("warmup", self.warmup, 0, float("inf"), "give epochs, 0 for no warm-up")
+        checks.flag("by_class", self.by_class)
+        checks.number("threshold", self.threshold, -1, 1, "0 keeps what agrees", closed=False)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ("margins", "confidence") if self.by_class else ("margins",)
+
+    @property
+    def horizon(self) -> float:
+        return float(self.warmup)
+
+    def at(self, epoch: float) -> tuple[float, ...]:
+        risen = min(epoch / self.warmup, 1.0) if self.warmup else 1.0
+        # A probability may round to 0, and a margin to -1: in the beginning it is good, too.
+        return (-1 + risen * (1 + self.threshold) if risen else -2.0,)
+
+    def split(self, batch: Batch, threshold: Any) -> Split:
+        margins = batch.margins(self.by_class)
+        return Split(margins > threshold, margins <= threshold)
+
+
+@dataclass(frozen=True)
 class Known:
     """Good and bad are given with the batch: `trusted`, a boolean per example; False is bad.
 
     The conditions of the paper's Figure 1, and the way to use a list of suspects from elsewhere. A
     `Split` says three things: good, bad, or neither.
     """
+
+    reads: ClassVar[tuple[str, ...]] = ("trusted",)
 
     def at(self, epoch: float) -> tuple[float, ...]:
         return ()
@@ -285,11 +380,9 @@ class Known:
 
 def may_read_marks(condition: Condition) -> bool:
     """Return whether a rule may ask for `trusted`, as `Known` does and a user's own may."""
-    return not isinstance(condition, (AllGood, NoiseFloor, NonNegative, SmallLoss))
+    return reads(condition, "trusted")
 
 
 def may_read_class_sums(condition: Condition) -> bool:
     """Return whether a rule may ask for `class_sums`, as over="classes" does and a user's may."""
-    if isinstance(condition, NonNegative):
-        return condition.over == "classes"
-    return may_read_marks(condition) and not isinstance(condition, Known)
+    return reads(condition, "class_sums")

@@ -44,6 +44,11 @@ class EpochReport:
     accuracy_flipped: float = NAN
     """How many of the wrong labels it reproduces: what was memorised (Figure 1)."""
 
+    @property
+    def dropped(self) -> float:
+        """Share that was not descended on; once `sigua_ag` is warm, it estimates the noise rate."""
+        return 1 - self.good
+
 
 def masks_to_count(
     split: Split,

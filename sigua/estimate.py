@@ -15,61 +15,77 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
-from sigua._estimators import ESTIMATORS, Evidence, Floats
+from sigua._estimators import ESTIMATORS, Evidence, surest
 from sigua._mixture import share_of_larger
+from sigua.intervals import Floats, Interval
 from sigua.transition import TransitionMatrix
 
 _NEEDS = {
+    "surest": ("labels",),
     "anchor": (),
     "confident": ("labels",),
     "dual-t": ("labels",),
-    "trusted": ("true_labels",),
+    "gold": ("true_labels",),
 }
+APART = 0.05
+"""By how much confident counting and the surest must differ for a warning."""
 
 
 def estimate_transition(
     probabilities: ArrayLike,
     labels: ArrayLike | None = None,
     *,
-    method: str = "confident",
+    method: str = "surest",
     quantile: float = 1.0,
     true_labels: ArrayLike | None = None,
 ) -> TransitionMatrix:
     """Return an estimate of T, with as many classes as `probabilities` has columns.
 
+    Who has checked labels of some examples, drawn at random, counts: `count_transition`. Nobody can
+    see from the noisy labels alone errors that follow from the input, as those of a keyword rule
+    do: a model predicts them like any other label.
+
     The methods, and what each reads beside the probabilities:
 
+    - "surest" (`labels`): count the labels of those that are most surely predicted as i, where
+      hardly anything is ambiguous, and smooth: k labels more of each class, distributed as the
+      noise is on average. How many are the surest is decided by the interval of the noise rate.
     - "anchor" (nothing): row i of T is the probabilities of the example that is most surely i, or,
       with `quantile` below 1, of one that is nearly so, in case the surest is an outlier
       (Patrini et al. 2017, who take 0.97 where classes are many).
     - "confident" (`labels`): count the examples labelled j that are confidently i, i.e. at least as
-      surely as the examples labelled i are on average (Northcutt et al. 2021).
+      surely as the examples labelled i are on average (Northcutt et al. 2021). Where classes
+      overlap, it takes what is ambiguous for noise.
     - "dual-t" (`labels`): T as a product of two easier ones, from the true to the predicted class
       by anchors, and from the predicted to the observed class by counting (Yao et al. 2020). For a
       model that is sure at its anchors: where the probabilities are right, it comes to T @ T.
-    - "trusted" (`true_labels`): row i is the mean over the examples that were checked and are i
-      (gold loss correction, Hendrycks et al. 2018). Give the rows of the checked examples only.
+    - "gold" (`true_labels`): row i is the mean over the examples that were checked and are i
+      (gold loss correction, Hendrycks et al. 2018). Give the rows of the checked examples only. It
+      believes the model, and takes what is ambiguous for noise: count, if you have the labels.
 
-    A class about which nothing is known is taken for free of noise (1 on the diagonal), and a
-    warning names it: a class without labels or without any probability ("anchor", "dual-t"), that
-    no example is confidently ("confident"), that is never predicted ("dual-t": what is predicted as
-    it would be observed as it), or of which none was checked ("trusted").
+    A class about which nothing is known is taken for free of noise (1 on the diagonal; in "surest"
+    for as noisy as the average), and a warning names it: a class without labels or without any
+    probability ("anchor", "dual-t"), that no example is confidently ("confident"), that is never
+    predicted ("surest", "dual-t": what is predicted as it would be observed as it), or of which
+    none was checked ("gold").
 
     Args:
         probabilities: p(observed class | x), shape (n, k), each row summing to 1 within 1e-3. Left
             as it is, as are the labels.
-        labels: the noisy labels, integers in [0, k), shape (n,); not for "trusted".
+        labels: the noisy labels, integers in [0, k), shape (n,); not for "gold".
         method: one of those above.
         quantile: which order statistic of a class's probabilities makes the anchor, a fraction of
             all n examples; for "anchor" and "dual-t".
-        true_labels: integers in [0, k), shape (n,); for "trusted" only.
+        true_labels: integers in [0, k), shape (n,); for "gold" only.
 
     Raises:
         ValueError: bad input, something missing or superfluous, or an estimate without a usable
             inverse (see `TransitionMatrix`).
 
     Warns:
-        UserWarning: nothing is known about a class.
+        UserWarning: nothing is known about a class, or ("surest") confident counting finds far more
+            noise: then classes overlap, or hard examples are wrong more often, and labels that were
+            checked tell which.
 
     >>> p = [[0.8, 0.2], [0.7, 0.3], [0.4, 0.6], [0.3, 0.7]]
     >>> estimate_transition(p, method="anchor").rows.tolist()
@@ -83,7 +99,7 @@ def estimate_noise_rate(
     probabilities: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     *,
-    method: str = "confident",
+    method: str = "surest",
     quantile: float = 1.0,
     true_labels: ArrayLike | None = None,
     losses: ArrayLike | None = None,
@@ -91,8 +107,9 @@ def estimate_noise_rate(
     """Return an estimate of the share of wrong labels, a fraction in [0, 1].
 
     With a method of `estimate_transition` it is 1 - sum_i p(i) T[i, i], for the class frequencies
-    p that T turns into the observed ones: those of `labels`, else the mean of `probabilities`. Who
-    has both labels of some examples needs no estimate: it is `(labels != true_labels).mean()`.
+    p that T turns into the observed ones: those of `labels`, else the mean of `probabilities`; with
+    "surest" it is the share of labels that say otherwise among the most surely predicted. Who has
+    both labels of some examples counts: `count_noise_rate`. `diagnose` gives an interval.
 
     With "mixture" it is the weight of the larger of two normal components fitted to 1 - p(label)
     (after Arazo et al. 2019 and Li et al. 2020): for who has nothing but losses. It sees wrong
@@ -123,6 +140,11 @@ def estimate_noise_rate(
     checks.choice("method", method, [*_NEEDS, "mixture"])
     _refuse_superfluous(method, losses=losses)
     evidence = _read(probabilities, labels, method, quantile, true_labels)
+    if method == "surest":
+        assert evidence.labels is not None
+        rate = surest(evidence.p, evidence.labels)[1]
+        _warn_if_apart(evidence, rate, stacklevel=3)
+        return rate.value
     T = _estimate(evidence, method)
     return float(np.clip(1 - evidence.true_frequencies(T) @ T.rows.diagonal(), 0, 1))
 
@@ -154,7 +176,7 @@ def _read(
         if given[name] is None:
             advice = f"pass {name}=, or choose another method"
             raise checks.refuse(name, f"{method!r} counts them", "none came", advice)
-    useless = {"labels": labels} if method == "trusted" else {"true_labels": true_labels}
+    useless = {"labels": labels} if method == "gold" else {"true_labels": true_labels}
     _refuse_superfluous(method, **useless)
     if quantile != 1 and method not in ("anchor", "dual-t"):
         _refuse_superfluous(method, quantile=quantile)
@@ -185,15 +207,52 @@ def _given_losses(probabilities: Any, labels: Any, losses: Any) -> Floats:
     return array
 
 
+def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
+    """Return T by the surest, silently; None if it has no usable inverse."""
+    try:
+        return TransitionMatrix(ESTIMATORS["surest"](evidence)[0])
+    except ValueError:
+        return None
+
+
+def confident_rate(evidence: Evidence) -> float:
+    """Return the noise rate by confident counting, silently; NaN if its T has no inverse."""
+    try:
+        T = TransitionMatrix(ESTIMATORS["confident"](evidence)[0])
+    except ValueError:
+        return float("nan")
+    return float(np.clip(1 - evidence.true_frequencies(T) @ T.rows.diagonal(), 0, 1))
+
+
+def are_apart(rate: Interval, other: float) -> bool:
+    """Return whether another estimate lies outside an interval, and far from its value."""
+    return not rate.low <= other <= rate.high and abs(other - rate.value) > APART
+
+
+def _warn_if_apart(evidence: Evidence, rate: Interval, stacklevel: int) -> None:
+    other = confident_rate(evidence)
+    if are_apart(rate, other):
+        warnings.warn(
+            f"two ways to estimate the noise rate disagree: {rate.value:.2f} among the surest "
+            f"examples, {other:.2f} by confident counting; classes overlap, or hard examples are "
+            "wrong more often: check 100 labels drawn at random, and count (sigua.diagnose)",
+            stacklevel=stacklevel,
+        )
+
+
 def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
     """Estimate, and say about which classes nothing is known."""
     rows, unknown = ESTIMATORS[method](evidence)
     if unknown.any():
+        taken = "as noisy as the average" if method == "surest" else "free of noise"
         warnings.warn(
             f"nothing is known about class {', '.join(map(str, np.flatnonzero(unknown)))}: "
-            f"{method!r} takes it for free of noise",
+            f"{method!r} takes it for {taken}",
             stacklevel=3,
         )
+    if method == "surest":
+        assert evidence.labels is not None
+        _warn_if_apart(evidence, surest(evidence.p, evidence.labels)[1], stacklevel=4)
     try:
         return TransitionMatrix(rows)
     except ValueError as error:

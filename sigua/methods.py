@@ -8,7 +8,7 @@ from functools import cached_property
 
 from sigua import checks
 from sigua._method import Correction, Method
-from sigua.conditions import AllGood, Condition, NoiseFloor, NonNegative, SmallLoss
+from sigua.conditions import Agreement, AllGood, Condition, NoiseFloor, NonNegative, SmallLoss
 from sigua.floor import noise_floor
 from sigua.schedules import Schedule
 from sigua.transition import TransitionMatrix, require_matrix
@@ -45,6 +45,37 @@ class standard(Method):
     """
 
     condition = AllGood()
+
+
+@dataclass(frozen=True)
+class sigua_ag(Method):
+    """Train on the labels that the model itself agrees with; nothing to know (ours).
+
+    Everybody is good in the first epoch. The margin that a label needs then rises, for `warmup`
+    epochs, until the model must predict the label: see `Agreement`. The share that is dropped in
+    the end estimates the noise rate.
+
+    Not for wrong labels that are the likelier ones given x, such as those from keyword rules.
+
+    Args:
+        warmup: T_k, epochs until a label must be what the model predicts.
+        gamma: how fast to climb on the others, in [0, 1]; a number or a function of the epoch. It
+            gains nothing where we measured it.
+        by_class: divide probabilities by the class confidence, see `Agreement`.
+        threshold: the margin needed in the end, in [-1, 1).
+
+    >>> sigua_ag()
+    sigua_ag(warmup=10, gamma=0.0, by_class=True, threshold=0.0)
+    """
+
+    warmup: float = 10
+    gamma: Schedule = 0.0
+    by_class: bool = True
+    threshold: float = 0.0
+
+    @cached_property
+    def condition(self) -> Agreement:  # type: ignore[override]  # derived, hence read-only
+        return Agreement(self.warmup, self.by_class, self.threshold)
 
 
 class _OnSmallLoss(Method):

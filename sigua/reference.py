@@ -26,6 +26,7 @@ class Batch:
     losses: Floats
     trusted: Any = None
     sums: Floats | None = None
+    given_margins: Floats | None = None
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,6 +44,11 @@ class Batch:
         if self.sums is None:
             raise conditions.no_class_sums()
         return self.sums
+
+    def margins(self, by_class: bool = True) -> Floats:
+        if self.given_margins is None:
+            raise conditions.no_margins()
+        return self.given_margins
 
 
 class Step(NamedTuple):
@@ -135,6 +141,40 @@ def losses_and_slopes(
     return cross_entropy(logits, labels), p - np.eye(p.shape[1])[labels], None
 
 
+def margins(logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None = None) -> Floats:
+    """Return u at the label less the largest other u, shape (n,), in [-1, 1].
+
+    Args:
+        logits: (n, k).
+        labels: (n,), integers in [0, k).
+        confidence: c, (k,), by which p is divided; None for ones, and u is p.
+
+    >>> margins(np.log([[0.6, 0.4]]), [0], confidence=[0.75, 0.25]).round(3)  # u = .8 : 1.6
+    array([-0.333])
+    """
+    u = np.exp(log_softmax(logits)) / (1.0 if confidence is None else np.asarray(confidence))
+    u /= u.sum(axis=1, keepdims=True)
+    own = _at(u, labels)
+    np.put_along_axis(u, np.asarray(labels)[:, None], -np.inf, axis=1)
+    return np.asarray(own - u.max(axis=1))
+
+
+def confidence_sums(logits: ArrayLike, labels: ArrayLike) -> Floats:
+    """Return, by class, the sum of p(j | x) over the examples labelled j and their number, (2, k).
+
+    `sigua.confidence.moved` adds them to the state. A p that is NaN says nothing.
+
+    >>> confidence_sums(np.log([[0.6, 0.4], [0.5, 0.5]]), [0, 0]).round(3)
+    array([[1.1, 0. ],
+           [2. , 0. ]])
+    """
+    p = _at(np.exp(log_softmax(logits)), labels)
+    known = ~np.isnan(p)
+    k = np.shape(logits)[1]
+    given = np.asarray(labels)[known]
+    return np.array([np.bincount(given, p[known], k), np.bincount(given, minlength=k)])
+
+
 def split(
     method: Method,
     losses: ArrayLike,
@@ -142,6 +182,7 @@ def split(
     *,
     trusted: Any = None,
     class_sums: Floats | None = None,
+    margins: Floats | None = None,
     groups: ArrayLike | None = None,
 ) -> Split:
     """Return who is good and who is bad, from per-example losses of shape (n,).
@@ -152,6 +193,7 @@ def split(
         epoch: t >= 0.
         trusted: bool, (n,), for the condition `Known`.
         class_sums: (n,), 1'T^-1 l.
+        margins: (n,), for the condition `Agreement`: those of the function `margins`.
         groups: integers, (n,): each group is judged as if it were a mini-batch, such as each class
             with the labels; None for one.
     """
@@ -161,7 +203,7 @@ def split(
     good, bad = np.zeros((2, len(values)), dtype=bool)
     for group in np.unique(of):
         own = of == group
-        parts = (None if part is None else part[own] for part in (marks, class_sums))
+        parts = (None if part is None else part[own] for part in (marks, class_sums, margins))
         batch = Batch(values[own], *parts)
         good[own], bad[own] = conditions.choose(method.condition, batch, method.at(epoch)[1:])
     return Split(good, bad)
@@ -175,6 +217,7 @@ def step(
     *,
     trusted: Any = None,
     groups: ArrayLike | None = None,
+    confidence: ArrayLike | None = None,
 ) -> Step:
     """Measure, decide and reduce one mini-batch.
 
@@ -185,6 +228,8 @@ def step(
         epoch: t >= 0, fractional allowed.
         trusted: bool, shape (n,), for the condition `Known`.
         groups: integers, shape (n,), that are judged apart; `labels` for a selection per class.
+        confidence: c, shape (k,), for a rule that reads it: `sigua.confidence.rates` of what was
+            seen before this mini-batch; None for ones, which it is before the first.
 
     Raises:
         ValueError: labels outside [0, k), or a method for another number of classes.
@@ -197,7 +242,10 @@ def step(
             came = f"shape {np.shape(given)} came for {len(logits)} rows of logits"
             raise checks.refuse(name, "must have an entry per example", came, "compare the two")
     losses, slopes, sums = losses_and_slopes(method, logits, labels)
-    chosen = split(method, losses, epoch, trusted=trusted, class_sums=sums, groups=groups)
+    by_class = conditions.reads(method.condition, "confidence")
+    found = margins(logits, labels, confidence if by_class else None)
+    parts: dict[str, Any] = {"trusted": trusted, "class_sums": sums, "groups": groups}
+    chosen = split(method, losses, epoch, margins=found, **parts)
     weights = signed_weights(chosen, method.at(epoch)[0], separate=method.separate)
     value = objective(losses, weights)
     slopes = np.where(np.isposinf(losses)[:, None], 0.0, slopes)

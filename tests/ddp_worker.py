@@ -27,6 +27,8 @@ CASES = [
     (sigua.custom(sigua.NoiseFloor(2.0), gamma=0.5), {}),
     (sigua.sigua_fc(PAIR, gamma=0.5, floor=1.9), {"weight": WEIGHT, "ignore_index": 3}),
     (sigua.custom(sigua.Known(), gamma=0.1), {}),
+    (sigua.sigua_ag(warmup=0, gamma=0.1), {}),
+    (sigua.sigua_ag(warmup=0, gamma=0.1), {"weight": WEIGHT, "ignore_index": 3}),
 ]
 
 
@@ -63,6 +65,12 @@ def check_gradients(parts, pools):
             good = plain.split.good.split(parts)[rank]
             for pool in pools:
                 together = SIGUALoss(method, sync=pool, **options)
+                if plain.confidence is not None:  # each from what the whole batch left behind
+                    gradient(net, plain, method, *data)
+                    want = gradient(net, plain, method, *data)
+                    good = plain.split.good.split(parts)[rank]
+                    gradient(parallel, together, method, *mine)
+                    gradient(parallel, together, method, *mine)
                 got = gradient(parallel, together, method, *mine)
                 error = (got - want).abs().max().item()
                 assert error <= tolerance, (method, options, parts, dtype, error)

@@ -53,7 +53,7 @@ def test_figure_1_is_momentum_sgd_without_decay_shifted_after_150_of_300_epochs(
 def test_set1_is_adam_in_its_default_with_a_linear_decay_from_epoch_80(data):
     found = runs(f"set1-{data}")
     assert list(found) == [
-        (n, m) for n in NOISES for m in ("standard", "self-teaching", "SIGUA_SL")
+        (n, m) for n in NOISES for m in ("standard", "self-teaching", "SIGUA_SL", "agreement")
     ]
     for (noise, _), run in found.items():
         assert (run.noise, run.net, run.epochs, run.batch) == (noise, "cnn9", 200, 128)
@@ -61,6 +61,7 @@ def test_set1_is_adam_in_its_default_with_a_linear_decay_from_epoch_80(data):
     for noise, rate in zip(NOISES, (0.2, 0.5, 0.45), strict=True):
         gamma = 0.001 if (data, noise) == ("mnist", "pair-45") else 0.01
         assert found[noise, "standard"].make_method(10) == sigua.standard()
+        assert found[noise, "agreement"].make_method(10) == sigua.sigua_ag(warmup=10)
         teaching = found[noise, "self-teaching"].make_method(10)
         assert teaching == sigua.self_teaching(rate, warmup=10)
         ours = found[noise, "SIGUA_SL"].make_method(10)

@@ -18,6 +18,9 @@ RAMP = Knots([(0, 0.0), (10, 0.25)])
 
 METHODS = [
     sigua.standard(),
+    sigua.sigua_ag(),
+    sigua.sigua_ag(warmup=2.5, gamma=RAMP, by_class=False, threshold=-0.15),
+    sigua.custom(sigua.Agreement(0, threshold=0.1), 0.5, "forward", PAIR),
     sigua.self_teaching(0.5),
     sigua.self_teaching(0.45, warmup=0, variant="official"),
     sigua.sigua_sl(0.5, delta=0.15),

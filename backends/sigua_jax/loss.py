@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import jax
 from jax import Array
 from jax import numpy as jnp
 
-from sigua import Method, Split, TransitionMatrix, checks
-from sigua.conditions import choose, may_read_marks, no_class_sums
+from sigua import Method, Split, checks
+from sigua_jax import _check
+from sigua_jax._measure import Base
+from sigua_jax._select import decide, or_one
 
 
 def sigua_loss(
@@ -19,8 +19,15 @@ def sigua_loss(
     epoch: Any,
     method: Method,
     *,
+    steps_per_epoch: int | None = None,
     where: Any = None,
     trusted: Any = None,
+    confidence: Any = None,
+    weight: Any = None,
+    label_smoothing: float = 0.0,
+    base: Base | None = None,
+    rank_by: Base | None = None,
+    per_class: bool = False,
     reduction: str = "mean",
 ) -> Array:
     """Return sum_i loss_i * (good_i - gamma * bad_i) / n, to be differentiated (Eq. 3).
@@ -29,15 +36,32 @@ def sigua_loss(
     A loss of +inf contributes nothing; NaN reaches you.
 
     Args:
-        logits: float, (n, k); float16 and bfloat16 are measured and ranked in float32.
-        labels: integers, (n,), in [0, k). Any other is refused, or makes the loss NaN where labels
-            are traced and cannot be read.
+        logits: float, (n, k), or (n,) for one sigmoid output, which makes two classes; float16 and
+            bfloat16 are measured and ranked in float32.
+        labels: integers in [0, k), (n,), or class probabilities, float, of the logits' shape. Any
+            other is refused, or makes value and gradient NaN where labels are traced and cannot be
+            read. Several labels for each input: `ravel` both, and each label is an example.
         epoch: t >= 0, or `method.at(t)`. Both may be traced and then cost no recompilation: t as an
             integer and with schedules that settle (numbers, `sigua.Knots`), `method.at(t)`, which
             is made outside of `jit`, for every t and every schedule.
         method: what to train with; static under `jit`.
+        steps_per_epoch: `epoch` counts steps, and t is `epoch / steps_per_epoch`, exactly; for
+            warm-ups within an epoch, and for streams, where it is any number of steps.
         where: bool, (n,): who takes part, has a rank and counts in n; such as `labels >= 0`.
         trusted: bool, (n,), or a `sigua.Split` of two, for `sigua.Known`.
+        confidence: the class confidence so far, float, (2, k), for `sigua.sigua_ag` and other rules
+            that read it: see `init_confidence` and `update_confidence`.
+        weight: float, (k,), a weight per class, which scales losses and never decides; "mean" then
+            divides by the sum of the labels' weights, and for class probabilities by n. For
+            backward correction it belongs to the true class.
+        label_smoothing: in [0, 1].
+        base: another loss instead of cross-entropy: a function of (logits, labels), as you gave
+            them, that returns a loss per example, (n,), such as Optax's. Without a correction they
+            may be anything of n rows, as for a regression. Backward correction calls it once per
+            class; forward correction gives it log-probabilities for logits, or their log-odds.
+        rank_by: the loss per example that decides, if it is not the one that is optimised: a
+            function as `base`, such as `sigua_jax.cross_entropy`, the only one for `sigua_nf`.
+        per_class: select among the examples of each label apart; for integer labels.
         reduction: "mean", "sum", or "none" (the signed losses, which you may weigh).
 
     Counts are exact up to n = 2,145,000, and beyond under `jax_enable_x64`.
@@ -53,142 +77,39 @@ def sigua_loss(
     ([False, False, True, True, True], [False, True, False, False, False])
     """
     checks.choice("reduction", reduction, ("mean", "sum", "none"))
-    gamma, losses, batch, split = _decide(logits, labels, epoch, method, where, trusted)
-    good, bad = (mask.astype(losses.dtype) for mask in split)
+    options = _check.options(method, weight, label_smoothing, base, rank_by, per_class)
+    known = where, trusted, confidence
+    step = decide(logits, labels, epoch, method, options, steps_per_epoch, *known)
+    total = step.shares.sum()
+    good, bad = (mask.astype(step.losses.dtype) for mask in step.split)
     if method.separate:
-        good, bad = (mask * (batch.size / jnp.maximum(mask.sum(), 1)) for mask in (good, bad))
-    counted = jnp.where(batch.losses == jnp.inf, 0.0, losses)
-    signed: Array = counted * (good - jnp.asarray(gamma, losses.dtype) * bad)
-    total = signed if reduction == "none" else signed.sum()
-    return total / jnp.maximum(batch.size, 1) if reduction == "mean" else total
+        good, bad = (m * (total / or_one((m * step.shares).sum())) for m in (good, bad))
+    signed: Array = step.losses * (good - jnp.asarray(step.gamma, good.dtype) * bad)
+    if reduction == "none":
+        return signed
+    return signed.sum() / or_one(total) if reduction == "mean" else signed.sum()
 
 
 def sigua_split(
-    logits: Any, labels: Any, epoch: Any, method: Method, *, where: Any = None, trusted: Any = None
+    logits: Any,
+    labels: Any,
+    epoch: Any,
+    method: Method,
+    *,
+    steps_per_epoch: int | None = None,
+    where: Any = None,
+    trusted: Any = None,
+    confidence: Any = None,
+    weight: Any = None,
+    label_smoothing: float = 0.0,
+    base: Base | None = None,
+    rank_by: Base | None = None,
+    per_class: bool = False,
 ) -> Split:
     """Return who is good and bad, bool, (n,); the arguments are those of `sigua_loss`.
 
     Inside one `jit` the two share their work.
     """
-    return _decide(logits, labels, epoch, method, where, trusted)[3]
-
-
-def _decide(
-    logits: Any, labels: Any, epoch: Any, method: Method, where: Any, trusted: Any
-) -> tuple[Any, Array, Batch, Split]:
-    """Return gamma, the losses with gradient, what the rule was asked about, and its answer."""
-    log_p, labels, where = _checked(Method.require(method), logits, labels, where)
-    if trusted is not None and not may_read_marks(method.condition):
-        rule, came = "only Known or a rule of your own reads it", f"{method!r} came"
-        raise checks.refuse("trusted", rule, came, "leave it out, or use sigua.Known()")
-    if isinstance(trusted, Split):
-        trusted = Split(*(_mask("trusted", mask, labels.shape) for mask in trusted))
-    elif trusted is not None:
-        trusted = _mask("trusted", trusted, labels.shape)
-    losses = _losses(method, log_p, labels)
-    ranked = jax.lax.stop_gradient(jnp.where(where, losses, jnp.inf))
-    batch = Batch(ranked, where.sum(), trusted, lambda: _class_sums(method, log_p))
-    gamma, *numbers = _numbers(method, epoch)
-    return gamma, losses, batch, choose(method.condition, batch, tuple(numbers))
-
-
-@dataclass(eq=False)
-class Batch:
-    """`sigua.Batch` on arrays of JAX."""
-
-    losses: Array
-    size: Any
-    trusted: Any
-    class_sums: Any
-
-    def smallest(self, count: Any) -> Array:
-        losses = jnp.where(jnp.isnan(self.losses), jnp.inf, self.losses)
-        mesh = jax.typeof(losses).sharding.mesh
-        if not mesh.empty:  # nothing sorts along a sharded axis that is explicit
-            losses = jax.reshard(losses, jax.NamedSharding(mesh, jax.P()))  # type: ignore[no-untyped-call]  # JAX's
-        ordered = jnp.sort(jnp.append(losses, -jnp.inf))  # for two counts, XLA sorts once
-        return ordered[jnp.minimum(count, self.size)]
-
-    def mean(self) -> Array:
-        counted = self.losses != jnp.inf  # NaN stays
-        return jnp.where(counted, self.losses, 0.0).sum() / jnp.maximum(counted.sum(), 1)
-
-
-def _losses(method: Method, log_p: Array, labels: Array) -> Array:
-    """Return what is optimised per example, (n,), in O(n k)."""
-    if method.T is None:
-        return -jnp.take_along_axis(log_p, labels[:, None], -1)[:, 0]
-    rows = _rows(method.T, labels, method.correction == "backward").astype(log_p.dtype)
-    if method.correction == "backward":
-        return -_dot(rows, log_p)
-    possible = ((rows > 0) & (log_p != -jnp.inf)).any(-1)  # else logsumexp has a gradient of NaN
-    observed = jax.nn.logsumexp(jnp.where(possible[:, None], log_p, 0.0), -1, b=rows)
-    return jnp.where(possible, -observed, jnp.inf)
-
-
-def _rows(T: TransitionMatrix, labels: Array, inverse: bool) -> Array:
-    """Return row y of T^-1, or column y of T, (n, k); for symmetric noise without a table."""
-    if T.flip_rate is None:
-        table = jnp.asarray(T.inverse if inverse else T.rows.T)
-        return table.at[labels].get(out_sharding=jax.typeof(labels).sharding)
-    on, off = (sum(T.inverse_pair), T.inverse_pair[1]) if inverse else T.entries
-    return jnp.where(labels[:, None] == jnp.arange(T.num_classes), on, off)
-
-
-def _class_sums(method: Method, log_p: Array) -> Array:
-    """Return 1'T^-1 l, (n,)."""
-    if method.T is None or method.correction != "backward":
-        raise no_class_sums()
-    return -_dot(jnp.asarray(method.T.inverse_column_sums), jax.lax.stop_gradient(log_p))
-
-
-def _dot(rows: Array, log_p: Array) -> Array:
-    """Return the dot products of rows, where a coefficient of 0 drops an infinity, too."""
-    return (rows * jnp.where(rows == 0, 0.0, log_p)).sum(-1)
-
-
-def _numbers(method: Method, epoch: Any) -> tuple[Any, ...]:
-    """Return `method.at(epoch)`; of a traced epoch, from a table with a row per epoch."""
-    if isinstance(epoch, tuple):
-        length = len(method.at(0))
-        if len(epoch) != length:
-            rule = f"must be method.at(t), which has length {length}, or a number t"
-            raise checks.refuse("epoch", rule, f"length {len(epoch)} came", "give method.at(t)")
-        return epoch
-    if not isinstance(epoch, jax.core.Tracer):
-        return method.at(epoch.item() if hasattr(epoch, "item") else epoch)
-    if not jnp.issubdtype(epoch.dtype, jnp.integer) or method.horizon == jnp.inf:
-        rule = "traced by jit it must be an integer, and every schedule must settle"
-        raise checks.refuse("epoch", rule, f"{epoch.dtype} for {method!r} came", "jit method.at(t)")
-    table = [method.at(t) for t in range(int(method.horizon) + 2)]
-    now = jnp.clip(epoch, 0, len(table) - 1)
-    return tuple(jnp.asarray(column)[now] for column in zip(*table, strict=True))
-
-
-def _checked(method: Method, logits: Any, labels: Any, where: Any) -> tuple[Array, Array, Array]:
-    """Return log p, labels, and who takes part."""
-    logits, labels = jnp.asarray(logits), jnp.asarray(labels)
-    if logits.ndim != 2 or labels.shape != logits.shape[:1] or labels.dtype.kind not in "iu":
-        rule = "must have shape (n, k), and labels must be integers of shape (n,)"
-        came = f"{logits.dtype}{logits.shape} and {labels.dtype}{labels.shape} came"
-        raise checks.refuse("logits", rule, came, "reshape to rank jointly, vmap to rank apart")
-    n, k = logits.shape
-    method.require_classes(k)
-    where = jnp.ones(n, bool) if where is None else _mask("where", where, (n,))
-    labels = jnp.where(where, labels, 0).astype(jnp.int32)
-    if not isinstance(labels, jax.core.Tracer):
-        checks.labels("labels", labels, k)
-    logits = jnp.where(where[:, None], logits, jnp.float32(0))  # so in float32 at least
-    unknown = (labels < 0) | (labels >= k)
-    return jax.nn.log_softmax(jnp.where(unknown[:, None], jnp.nan, logits)), labels, where
-
-
-def _mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
-    if isinstance(value, (tuple, dict)):
-        came = f"a {type(value).__name__} came"
-        raise checks.refuse(name, f"must be bool{shape}", came, "for two masks use sigua.Split")
-    mask = jnp.asarray(value)
-    if mask.dtype != bool or mask.shape != shape:
-        came = f"{mask.dtype}{mask.shape} came"
-        raise checks.refuse(name, f"must be bool{shape}, one per example", came, "cast or reshape")
-    return mask
+    options = _check.options(method, weight, label_smoothing, base, rank_by, per_class)
+    known = where, trusted, confidence
+    return decide(logits, labels, epoch, method, options, steps_per_epoch, *known).split

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sigua import Split, checks
-from sigua.conditions import no_class_sums
+from sigua.conditions import no_class_sums, no_margins
 from sigua_torch._measure import class_dim, is_index
 
 INF = float("inf")
@@ -26,6 +27,7 @@ class HostBatch:
     size: Any
     trusted: Tensor | Split | None
     sums: Tensor | None
+    measure_margins: Callable[[bool], Tensor] | None = None
 
     def smallest(self, count: Any) -> Any:
         count = min(count, self.size)
@@ -43,6 +45,11 @@ class HostBatch:
         if self.sums is None:
             raise no_class_sums()
         return self.sums
+
+    def margins(self, by_class: bool = True) -> Tensor:
+        if self.measure_margins is None:
+            raise no_margins()
+        return self.measure_margins(by_class)
 
 
 class DeviceBatch(HostBatch):

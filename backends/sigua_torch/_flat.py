@@ -23,16 +23,14 @@ SEARCH_UP_TO = 1024  # above, whole comparisons cost less than a search per valu
 
 
 def is_transformed() -> bool:
-    """Return whether a tensor here has no memory: in a graph, or under a transform."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """Return whether a transform of `torch.func` is at work, whose tensors have no memory."""
+    return bool(torch._C._are_functorch_transforms_active())
 
 
 def is_traced() -> bool:
     """Return whether a tensor here has no value to look at: in a graph, or under `torch.vmap`."""
-    if torch.compiler.is_compiling():
-        return True
-    if not torch._C._are_functorch_transforms_active():
-        return False
+    if torch.compiler.is_compiling() or not is_transformed():
+        return torch.compiler.is_compiling()
     stack = torch._C._functorch.get_interpreter_stack() or []
     return any(each.key() == torch._C._functorch.TransformType.Vmap for each in stack)
 
@@ -79,7 +77,9 @@ class FlatRule:
         by_rank = kind is SmallLoss and getattr(condition, "variant", None) == "paper"
         return (by_rank or on_label or kind is AllGood) and not method.separate
 
-    def __call__(self, losses: Tensor, numbers: tuple[Any, ...]) -> tuple[Tensor, Array] | None:
+    def __call__(
+        self, losses: Tensor, numbers: tuple[Any, ...], *_: Tensor
+    ) -> tuple[Tensor, Array] | None:
         """Return the weights and the codes 0 good, 1 bad, 2 neither.
 
         Args:

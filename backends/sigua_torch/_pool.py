@@ -63,6 +63,12 @@ class Pool:
         parts = out.reshape(self.processes, len(columns), largest)
         return list(parts.transpose(0, 1).reshape(len(columns), -1))
 
+    def total(self, part: Tensor) -> Tensor:
+        """Return the sum of a tensor over the processes."""
+        total = part.clone()
+        dist.all_reduce(total, group=self.group)
+        return total
+
     def own(self, pooled: Tensor, n: int) -> Tensor:
         """Return this process's n entries of a pooled column."""
         start = dist.get_rank(self.group) * (len(pooled) // self.processes)

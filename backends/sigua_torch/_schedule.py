@@ -36,6 +36,7 @@ class EpochNumbers(nn.Module):
         self.steps_per_epoch = steps_per_epoch
         self._epoch = 0.0
         self._asked = False
+        self._repeated = -1, 0  # the last backward pass that did, and how many calls
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
         self._fill(torch.float32)
 
@@ -53,27 +54,35 @@ class EpochNumbers(nn.Module):
             table.fill_(number)
 
     def advance(self) -> None:
-        """Count a step, but not a second time where a checkpoint recomputes it."""
-        if self.steps_per_epoch is not None and not is_recomputed():
+        """Count a step, but not a second time where a checkpoint repeats it."""
+        if self.steps_per_epoch is None:
+            return
+        if is_repeated():
+            self._repeated = torch._C._current_graph_task_id(), self._steps_back()
+        else:
             self.step.add_(1)
 
     def now(self, on_host: bool) -> tuple[Any, ...]:
         """Return the current numbers, as Python numbers or as 0-d tensors on the device.
 
         Raises:
-            ValueError: steps are counted, and LBFGS calls again and again.
+            ValueError: steps are counted, and LBFGS repeats them.
         """
         if self.steps_per_epoch is None:
             return self._on_host if on_host else tuple(table[0] for table in self._tables())
-        if not torch.compiler.is_compiling() and not self._asked:
+        step = (self.step - self._steps_back()).clamp(min=0) if is_repeated() else self.step
+        if not self._asked and not torch.compiler.is_compiling():
             check_caller()
             self._asked = True
-        # A recomputed step is the last one counted.
-        step = (self.step - 1).clamp(min=0) if is_recomputed() else self.step
         if on_host:
             return self.method.at(int(step) / self.steps_per_epoch)
         row = step.clamp(max=len(self._tables()[0]) - 1).reshape(1)
         return tuple(table.index_select(0, row).squeeze(0) for table in self._tables())
+
+    def _steps_back(self) -> int:
+        """Return how far back the step is that a checkpoint repeats: the last call comes first."""
+        task, back = self._repeated
+        return back + 1 if task == torch._C._current_graph_task_id() else 1
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.epoch, dtype=torch.float64)  # safetensors hold nothing else
@@ -109,7 +118,7 @@ class EpochNumbers(nn.Module):
         return self
 
 
-def is_recomputed() -> bool:
+def is_repeated() -> bool:
     """Return whether `torch.utils.checkpoint` calls a second time, in the backward pass.
 
     Its reentrant variant does not: there the first call is without gradients, and is not counted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ class Examples(NamedTuple):
     trusted: Tensor | Split | None = None
     groups: Groups | None = None
     """Who is judged together; None for all."""
+    margins: Callable[[bool], Tensor] | None = None
+    """Returns the margins, by class or not, where the rule asks for them."""
 
 
 @dataclass
@@ -72,7 +75,7 @@ class Selector:
         if examples.groups is not None:
             batch: HostBatch = GroupedBatch(ranked, valid, *given, examples.groups)
         else:
-            batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given)
+            batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given, examples.margins)
         split = choose(self.method.condition, batch, numbers[1:])
         weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
         if self.mean:
@@ -102,7 +105,7 @@ class Selector:
 
     def _pooled(self, examples: Examples, pool: Pool) -> Examples:
         """Return the examples of all processes; padding takes no part."""
-        ranked, valid, shares, sums, trusted, groups = examples
+        ranked, valid, shares, sums, trusted, groups, margins = examples
         valid = torch.ones_like(ranked, dtype=torch.bool) if valid is None else valid
         marks = trusted if isinstance(trusted, Split) else (trusted,)
         columns = [None if groups is None else groups.of, shares, sums, *marks]
@@ -116,7 +119,8 @@ class Selector:
         pooled = Split(*masks) if isinstance(trusted, Split) else masks[0]
         if groups is not None and index is not None:
             groups = Groups(index.long(), groups.number)
-        return Examples(ranked, valid.bool(), shares, sums, pooled, groups)
+        gathered = None if margins is None else lambda by_class: pool.gather(margins(by_class))[0]
+        return Examples(ranked, valid.bool(), shares, sums, pooled, groups, gathered)
 
 
 def _or_one(number: Any) -> Any:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sigua import checks
+from sigua.conditions import reads
 
 
 def two_way(input: Tensor) -> Tensor:
@@ -33,6 +34,7 @@ def is_two_way(base: Any, method: Any, rank_by: Any = None) -> bool:
         ValueError: it then has a reduction, or weights of its own, or what ranks is a sigmoid's.
     """
     needs = getattr(method, "T", None) is not None or getattr(method, "needs_cross_entropy", False)
+    needs = needs or reads(getattr(method, "condition", None), "margins")
     if not (needs and isinstance(base, nn.BCEWithLogitsLoss)):
         return False
     if base.reduction != "none":

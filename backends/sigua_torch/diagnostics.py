@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -28,10 +30,14 @@ class SelectionMeter:
     Attributes:
         counts: int64 on the device, a 0-d tensor by name; to be summed over processes, if there are
             several, before `report`.
+        classes: int64 on the device, (2, k): how often each class was predicted, and how often it
+            is the label; to be summed likewise. None without logits.
     """
 
     def __init__(self) -> None:
         self.counts: dict[str, Tensor] = {}
+        self.classes: Tensor | None = None
+        self._missing: set[int] = set()
 
     @torch.no_grad()
     def update(
@@ -76,7 +82,8 @@ class SelectionMeter:
         if logits is not None:
             if target is None:
                 raise checks.refuse("target", "logits need it", "none came", "pass target=labels")
-            right = _predicted(logits, target.shape) == target
+            predicted, k = _predicted(logits, target.shape)
+            right = predicted == target
         masks = masks_to_count(split, part, intact=intact, right=right)
         if self.counts and self.counts.keys() != masks.keys():
             came = f"{', '.join(masks)} can be counted, after {', '.join(self.counts)}"
@@ -84,19 +91,45 @@ class SelectionMeter:
             raise checks.refuse("update", "must always know as much", came, advice)
         for name, mask in masks.items():
             self.counts[name] = self.counts.get(name, 0) + mask.sum()
+        if logits is not None and target is not None:
+            found = _class_counts(predicted, target, part, k)
+            self.classes = found if self.classes is None else self.classes + found
 
     def report(self) -> EpochReport:
         """Return the epoch's report, in one transfer, and start to count afresh.
 
         Raises:
             ValueError: nothing was counted.
+
+        Warns:
+            UserWarning: for the second epoch in a row no example was predicted as one of the
+                classes, though some are labelled so: it may be lost for good. Forward correction
+                does that where two classes are mistaken for each other.
         """
         if not self.counts:
             advice = "call update after each training step"
             raise checks.refuse("update", "must come before report", "nothing came", advice)
-        values = torch.stack(list(self.counts.values())).tolist()
-        names, self.counts = list(self.counts), {}
+        parts = [torch.stack(list(self.counts.values()))]
+        parts += [] if self.classes is None else [self.classes.reshape(-1)]
+        values = torch.cat(parts).tolist()
+        names, self.counts, self.classes = list(self.counts), {}, None
+        values, by_class = values[: len(names)], values[len(names) :]
+        self._look_for_missing(by_class[: len(by_class) // 2], by_class[len(by_class) // 2 :])
         return report(dict(zip(names, values, strict=True)))
+
+    def _look_for_missing(self, predicted: list[int], labelled: list[int]) -> None:
+        """Warn of classes that were not predicted in this epoch, as in the one before."""
+        pairs = enumerate(zip(predicted, labelled, strict=True))
+        before, self._missing = self._missing, {i for i, (p, y) in pairs if y and not p}
+        lost = sorted(self._missing & before)
+        if lost:
+            those = ", ".join(map(str, lost))
+            warnings.warn(
+                f"class {those} is never predicted, for the second epoch: with forward correction, "
+                "begin with two epochs of plain cross-entropy; else see whether it is rare "
+                "(per_class=True), or whether T or the noise rate is too high",
+                stacklevel=3,
+            )
 
 
 class LabelHistory:
@@ -180,6 +213,14 @@ class LabelHistory:
         return np.array([margins for _, margins in self._epochs])
 
 
+def _class_counts(predicted: Tensor, target: Tensor, part: Tensor, k: int) -> Tensor:
+    """Return how often each class was predicted, and labelled, among those that take part."""
+    ones = part.reshape(-1).long()
+    rows = [column.reshape(-1).long().clamp(0, k - 1) for column in (predicted, target)]
+    zeros = ones.new_zeros(k)
+    return torch.stack([zeros.scatter_add(0, row, ones) for row in rows])
+
+
 def _in_range(name: str, value: Tensor, size: int) -> None:
     """Refuse an index outside [0, size); reads it, so on the CPU only."""
     if value.device.type != "cpu" or not len(value):
@@ -190,17 +231,19 @@ def _in_range(name: str, value: Tensor, size: int) -> None:
         raise checks.refuse(name, f"must lie in [0, {size})", came, "count from 0")
 
 
-def _predicted(logits: Tensor, shape: torch.Size) -> Tensor:
-    """Return the class that the logits are largest for, or whether a sigmoid's is above 0."""
+def _predicted(logits: Tensor, shape: torch.Size) -> tuple[Tensor, int]:
+    """Return the predicted class (1 of a sigmoid above 0), and how many classes there are."""
     if logits.shape == shape and logits.ndim:
-        return logits > 0
+        return (logits > 0).long(), 2
     dim = class_dim(logits)
     if logits.ndim == 0 or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
         raise ValueError(
             f"logits: must have the split's shape {tuple(shape)}, and a dimension of classes more "
             f"unless they are a sigmoid's, got {tuple(logits.shape)}; compare the two"
         )
-    return logits.squeeze(dim) > 0 if logits.shape[dim] == 1 else logits.argmax(dim)
+    if logits.shape[dim] == 1:
+        return (logits.squeeze(dim) > 0).long(), 2
+    return logits.argmax(dim), logits.shape[dim]
 
 
 def _integers(name: str, value: Tensor, advice: str, more: tuple[torch.dtype, ...] = ()) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,12 +11,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sigua import Method, Split, checks
+from sigua.conditions import no_margins, reads
 from sigua_torch import _check
 from sigua_torch._advice import Advice
 from sigua_torch._batch import INF, find_groups
 from sigua_torch._correct import Correction
 from sigua_torch._flat import FlatRule, is_everyday, is_transformed, is_visible, to_split
+from sigua_torch._flat_agreement import FlatAgreement
 from sigua_torch._logits import logits_of
+from sigua_torch._margins import Confidence, Margins
 from sigua_torch._measure import Base, Measure, class_dim, is_index
 from sigua_torch._pool import pool_of
 from sigua_torch._schedule import EpochNumbers, check_steps
@@ -57,8 +60,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
             log_softmax, not the logarithm of a softmax.
         steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`. A
             call that `torch.utils.checkpoint` repeats in the backward pass is not counted again,
-            and has the numbers of the last that was; `torch.optim.LBFGS`, which repeats as often as
-            it likes, is refused.
+            and has the numbers that it had; `torch.optim.LBFGS`, which repeats as often as it
+            likes, is refused.
         check_labels: check the range of class indices on an accelerator, too, where that waits for
             the device, and in a compiled graph, by an assertion on the device. On the CPU it is
             always done, but for a compiled graph.
@@ -78,8 +81,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
     Raises:
         ValueError: an argument is out of range, or does not fit the others.
 
-    Its `state_dict` holds the epoch, for a resumed run to continue its ramp; the weights of a model
-    that contains a plain criterion load with `strict=False`.
+    Its `state_dict` holds the epoch, for a resumed run to continue its ramp. The state of a model
+    that contains a plain criterion loads, and training begins at epoch 0; the other way,
+    `plain.load_state_dict(state, strict=False)` leaves the epoch out.
 
     Shape:
         As for `nn.CrossEntropyLoss`: input (k,), (N, k) or (N, k, d1, ...), with class indices or
@@ -126,19 +130,26 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.base = base
         self.sigmoid = sigmoid
         # A number to regress on may be -100, the default; a sigmoid's target may not.
-        by_sigmoid = sigmoid or isinstance(base, nn.BCEWithLogitsLoss)
-        self.ignores_floats = by_sigmoid or (base is not None and self.ignore_index != -100)
+        self.by_sigmoid = sigmoid or isinstance(base, nn.BCEWithLogitsLoss)
+        self.ignores_floats = self.by_sigmoid or (base is not None and self.ignore_index != -100)
         self.per_class, self.per_image, self.rank_by = per_class, per_image, rank_by
         self.check_labels = check_labels
         self._select = Selector(method, mean=reduction == "mean", pool=pool_of(sync))
+        by_class = reads(method.condition, "confidence")
+        self.confidence = Confidence(self._select.pool) if by_class else None
+        self._reads_margins = by_class or reads(method.condition, "margins")
         self.correction = Correction(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
         special = base, rank_by, self._select.pool, per_class or None, per_image or None
-        everyday = special == (None,) * 5 and FlatRule.applies(method)
-        self._flat = FlatRule(method, reduction == "mean") if everyday else None
+        self._flat: FlatRule | FlatAgreement | None = None
+        if special == (None,) * 5 and FlatRule.applies(method):
+            self._flat = FlatRule(method, reduction == "mean")
+        elif special == (None,) * 5 and FlatAgreement.applies(method, label_smoothing):
+            self._flat = FlatAgreement(reduction == "mean", self.confidence)
         self._parts = self.correction, self.numbers  # a module finds its submodules slowly
         whole = self._select.pool is None and not (per_class or per_image)
         self._advice = Advice(method, self.numbers, whole)
+        self.register_load_state_dict_pre_hook(_begin_at_epoch_0)
 
     @property
     def split(self) -> Split | None:
@@ -203,14 +214,17 @@ class SIGUALoss(nn.CrossEntropyLoss):
             if loss is not None:
                 self._advice.look(target.numel())
                 return loss
-        _check.batch(self.method, input, target, self.base)
+        of_classes = self.base is None or self._reads_margins
+        _check.batch(self.method, input, target, None if of_classes else self.base)
+        if self.confidence is not None:
+            self.confidence.check(input)
         on_host = is_visible(input)
         valid = self._valid(input, target, on_host)
         if num_items_in_batch is not None:
             _check.items(num_items_in_batch, target, valid, on_host)
         if target.is_floating_point():
             target = self._filled(input, target, valid)
-            if self.base is None and (on_host or self.check_labels):
+            if of_classes and (on_host or self.check_labels):
                 _check.probabilities(target, class_dim(input))
         if not (self.training and torch.is_grad_enabled()):
             return self._plain(input, target, valid, num_items_in_batch)
@@ -227,8 +241,12 @@ class SIGUALoss(nn.CrossEntropyLoss):
         shares = self._shares(input, target, valid)
         groups = find_groups(self.per_class, self.per_image, input, target, losses.shape)
         columns = map(_flattened, (ranked, valid, shares, sums, trusted))
-        examples = Examples(*columns)._replace(groups=groups)
+        margins = Margins(input, target, valid) if self._reads_margins else None
+        ask = None if margins is None else self._margins_of(margins)
+        examples = Examples(*columns)._replace(groups=groups, margins=ask)
         weights, split = self._select(examples, numbers, num_items_in_batch, on_host)
+        if margins is not None and self.confidence is not None and not is_transformed():
+            self.confidence.update(margins.sums(), num_items_in_batch)
         self.numbers.advance()
         self._select.found = _shaped(split, losses)
         if on_host:
@@ -238,9 +256,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def _everyday(self, logits: Tensor, target: Tensor) -> Tensor | None:
         """Return the objective by the short way; None where only the general one will do."""
-        if is_transformed() or self._flat is None or not is_everyday(logits, target):
+        if self._flat is None or torch.compiler.is_compiling() or is_transformed():
+            return None
+        if not is_everyday(logits, target):
             return None
         if not (self.training and torch.is_grad_enabled()) or self.weight is not None:
+            return None
+        if isinstance(self._flat, FlatAgreement) and logits.ndim > 2:
             return None
         k = logits.shape[1]
         low, high = target.aminmax()
@@ -251,7 +273,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         measure = Measure(None, self.label_smoothing, None)
         correction, numbers = self._parts
         losses = correction.losses_if_finite(measure, logits, target)
-        found = self._flat(_flattened(losses).detach(), numbers.now(on_host=True))
+        found = self._flat(_flattened(losses).detach(), numbers.now(on_host=True), logits, target)
         if found is None:
             return None
         numbers.advance()
@@ -265,15 +287,27 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return losses * weights.reshape(losses.shape)
         return torch.dot(_flattened(losses), weights)
 
+    def _margins_of(self, margins: Margins) -> Callable[[bool], Tensor]:
+        """Return what measures margins, by class or not."""
+
+        def measure(by_class: bool) -> Tensor:
+            if not by_class:
+                return margins(None)
+            if self.confidence is None:
+                raise no_margins()
+            return margins(self.confidence.rates())
+
+        return measure
+
     def _valid(self, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
         """Return who takes part, with a loss's shape; None if it is known that all do."""
         if target.numel() == 0 or (target.is_floating_point() and not self.ignores_floats):
             return None
-        if target.is_floating_point() and self.sigmoid:
+        is_float = target.is_floating_point()
+        of_classes = self.base is None or self.method.T is not None or self._reads_margins
+        by_class = of_classes and not is_float
+        if is_float and self.sigmoid:
             target = target.select(class_dim(logits), 1)
-        by_class = not target.is_floating_point() and (
-            self.base is None or self.method.T is not None
-        )
         k = logits.shape[class_dim(logits)]
         if by_class and on_host and not 0 <= self.ignore_index < k:
             low, high = target.aminmax()
@@ -282,8 +316,10 @@ class SIGUALoss(nn.CrossEntropyLoss):
         valid = target != self.ignore_index
         if by_class and (on_host or self.check_labels):
             _check.labels(target, valid, k)
-        # What else a target may be is the base's affair.
-        return None if not by_class and on_host and valid.all() else valid
+        # What else a target may be is the base's affair; and whether its loss has that shape.
+        if by_class or not on_host or (is_float and not self.by_sigmoid):
+            return valid
+        return None if valid.all() else valid
 
     def _filled(self, logits: Tensor, target: Tensor, valid: Tensor | None) -> Tensor:
         """Return a float target without what is ignored in it."""
@@ -358,6 +394,17 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return None
         shares = self.weight[target].to(logits.dtype)
         return shares if valid is None else shares.masked_fill(~valid, 0.0)
+
+
+def _begin_at_epoch_0(
+    criterion: nn.Module, state: dict[str, Any], prefix: str, *others: Any
+) -> None:
+    """Fill in what a plain criterion's state lacks: the epoch, and what was seen before it."""
+    parts = [f"{prefix}{name}._extra_state" for name in ("numbers", "confidence")]
+    if not any(part in state for part in parts):
+        state[parts[0]] = torch.zeros((), dtype=torch.float64)
+        if getattr(criterion, "confidence", None) is not None:
+            state[parts[1]] = torch.zeros(2, 0)
 
 
 def _flattened(part: Any) -> Any:

@@ -10,6 +10,7 @@ from store import Groups, curves, names
 COLORS = {
     "supervised": "black",
     "standard": "#7a7a7a",
+    "agreement": "#6a2c91",
     "self-teaching": "#79b4e3",
     "SIGUA_SL": "#0a4f9e",
     "BC": "#f2b134",

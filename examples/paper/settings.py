@@ -94,6 +94,8 @@ class Run:
             return sigua.custom(sigua.Known(), self.gamma)
         if self.method in ("standard", "supervised", "Huber", "log-sum"):
             return sigua.standard()
+        if self.method == "agreement":
+            return sigua.sigua_ag(WARMUP)
         if self.method in ("self-teaching", "SIGUA_SL"):
             warmup = WARMUP - (self.variant == "official")
             told: dict[str, Any] = {"warmup": warmup, "variant": self.variant}

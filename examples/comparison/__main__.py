@@ -1,8 +1,8 @@
 """Where does the noise floor help, and where not? Every method on every noise, in one command.
 
-    python examples/noise_floor estimate --data mnist=DIR fashion=DIR
-    python examples/noise_floor run --data mnist=DIR fashion=DIR [--study table ...] [--device cuda]
-    python examples/noise_floor report
+    python examples/comparison estimate --data mnist=DIR fashion=DIR
+    python examples/comparison run --data mnist=DIR fashion=DIR [--study table ...] [--device cuda]
+    python examples/comparison report
 
 `run` trains small networks on 20,000 images with wrong labels and appends a JSON line for each;
 what is in the file already is not trained again. Studies: `table` (all methods on all noises, MLP),
@@ -17,53 +17,37 @@ Needs torch, scikit-learn, joblib, matplotlib, rich and sigua.
 """
 
 import argparse
-import gzip
 import json
 import platform
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from data import corrupted, load, on
 from joblib import Parallel, delayed
 from report import report
 from rich.progress import track
-from studies import NOISES, HeldOut, Noise, Run, corrupt, make_criterion, misjudged, studies
+from studies import (
+    METHODS,
+    NOISES,
+    HeldOut,
+    Noise,
+    Run,
+    make_criterion,
+    misjudged,
+    studies,
+)
 from train import Images, Settings, Training, train
 
 import sigua
 
 HELD_OUT = 2000  # of these, noisy labels that a learned floor is read from
 RESULTS = Path(__file__).parent / "results"
-
-
-@cache
-def load(folder: Path, used: int) -> tuple[np.ndarray, ...]:
-    """Return images in [0, 1], (n, 1, 28, 28), and labels: to train on, then to test on."""
-
-    def read(name: str) -> np.ndarray:
-        content = gzip.decompress((folder / f"{name}-ubyte.gz").read_bytes())
-        sizes = np.frombuffer(content, ">i4", content[3], offset=4)
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * len(sizes)).reshape(sizes)
-
-    def images(name: str) -> np.ndarray:
-        return read(f"{name}-images-idx3")[:, None].astype(np.float32) / 255
-
-    def labels(name: str) -> np.ndarray:
-        return read(f"{name}-labels-idx1").astype(np.int64)
-
-    return images("train")[:used], labels("train")[:used], images("t10k"), labels("t10k")
-
-
-@cache
-def corrupted(folder: Path, used: int, data: str, name: str, seed: int) -> Noise:
-    x, y, *_ = load(folder, used)
-    return corrupt(data, x, y, name, seed)
 
 
 def estimate(x: np.ndarray, noisy: np.ndarray, seed: int) -> tuple[float, list[list[float]]]:
@@ -76,7 +60,8 @@ def estimate(x: np.ndarray, noisy: np.ndarray, seed: int) -> tuple[float, list[l
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # stopped before it memorises
         p = cross_val_predict(model, x.reshape(len(x), -1), noisy, cv=3, method="predict_proba")
-    return sigua.estimate_noise_rate(p, noisy), sigua.estimate_transition(p, noisy).rows.tolist()
+    T = sigua.estimate_transition(p, noisy, method="confident")
+    return sigua.estimate_noise_rate(p, noisy, method="confident"), T.rows.tolist()
 
 
 def estimate_rows(folder: Path, data: str, name: str, seed: int) -> list[dict[str, Any]]:
@@ -113,18 +98,6 @@ def make_training(run: Run, folder: Path, estimates: Path, device: torch.device)
     return Training(images, criterion, run.seed, run.settings, HELD_OUT, floor.update)
 
 
-_on_device: dict[Any, torch.Tensor] = {}
-
-
-def on(device: torch.device, array: np.ndarray) -> torch.Tensor:
-    """Return the array on the device; images are put there once for all who train on them."""
-    if array.dtype == np.int64:
-        return torch.tensor(array, device=device)
-    if id(array) not in _on_device:
-        _on_device[id(array)] = torch.tensor(array, device=device)
-    return _on_device[id(array)]
-
-
 def do(runs: list[Run], folders: dict[str, Path], estimates: Path, device: str) -> list[Any]:
     """Train a group and return a row for each run."""
     torch.set_num_threads(1)
@@ -138,6 +111,7 @@ def do(runs: list[Run], folders: dict[str, Path], estimates: Path, device: str) 
     return [
         run._asdict()
         | {"settings": run.settings._asdict(), "accuracy": training.accuracy()}
+        | training.shares_dropped()
         | about
         for run, training in zip(runs, group, strict=True)
     ]
@@ -170,6 +144,7 @@ def parse() -> argparse.Namespace:
     add("--study", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     add("--data", nargs="+", metavar="NAME=DIR", default=[], help="mnist=DIR fashion=DIR")
     add("--noise", nargs="+", metavar="NAME", default=NOISES, help=", ".join(NOISES))
+    add("--method", nargs="+", metavar="NAME", help="no others; " + ", ".join(METHODS))
     add("--seeds", type=int, default=3)
     add("--device", default="cpu")
     add("--together", type=int, default=1, help="networks side by side, on a GPU")
@@ -189,6 +164,8 @@ def main() -> None:
     folders = {name: Path(folder) for name, _, folder in (e.partition("=") for e in args.data)}
     wanted = [run for name in args.study for run in studies(args.seeds)[name]()]
     wanted = [run for run in wanted if run.data in folders and run.noise in args.noise]
+    if args.method:
+        wanted = [run for run in wanted if run.method.partition(", ")[0] in args.method]
     if args.task == "estimate":
         path, needed = estimates, [run for run in wanted if run.told == "estimate"]
         known = {(row["data"], row["noise"], row["seed"]) for row in read_lines(path)}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-STUDY = Path(__file__).parents[1] / "examples" / "noise_floor"
+STUDY = Path(__file__).parents[1] / "examples" / "comparison"
 
 
 @pytest.fixture(scope="module")

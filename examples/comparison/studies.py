@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from beyond import AveragedAgreement, ThenForward
+from elr import EarlyLearning
 from torch import Tensor, nn
 from train import CLASSES, Settings
 
@@ -22,12 +24,15 @@ MISTAKEN = {
     "fashion": {6: 0, 2: 4, 4: 2, 5: 7, 9: 7},
 }
 NOISES = ["sym-20", "sym-50", "sym-70", "pair-45", "random-60", "asym-40"]
-NOISES += ["instance-20", "instance-40"]
+NOISES += ["instance-20", "instance-40", "clean"]
 PAIR = TransitionMatrix.pair(0.45, CLASSES)
 NEEDS_T = ["BC", "SIGUA_BC label", "SIGUA_BC batch", "forward", "floor on forward"]
 WARMUP = 10  # epochs in which a floor with a warm-up rises from 0, as rho does in the paper
+AGREEMENTS = ["without c", "warmup 5", "warmup 15", "threshold -0.15", "gamma 0.001", "over GCE"]
+AGREEMENTS += ["averaged", "then forward"]
 VARIANTS = ["warm-up", "gamma 0.1", "gamma 0"]
-METHODS = ["standard", "GCE", "self-teaching", "SIGUA_SL", "floor on CE", *NEEDS_T]
+KNOW_NOTHING = ["standard", "GCE", "ELR", "agreement"]
+METHODS = [*KNOW_NOTHING, "self-teaching", "SIGUA_SL", "floor on CE", *NEEDS_T]
 
 
 class Noise(NamedTuple):
@@ -52,6 +57,8 @@ class Run(NamedTuple):
 
 def corrupt(data: str, x: np.ndarray, y: np.ndarray, name: str, seed: int) -> Noise:
     """Return the labels with a noise, its realised rate, and its T (on average, if by instance)."""
+    if name == "clean":
+        return Noise(y, 0.0, TransitionMatrix(np.eye(CLASSES)))
     kind, _, percent = name.partition("-")
     rate = int(percent) / 100
     if kind == "instance":
@@ -79,7 +86,7 @@ def misjudged(noise: Noise, factor: float) -> Noise:
 
 def make_criterion(
     name: str, noise: Noise, told: Noise, learned: Callable[[float], float] | None = None
-) -> SIGUALoss:
+) -> nn.Module:
     """Return a criterion that knows what it was told; gamma and delta as in the paper's code.
 
     Args:
@@ -91,6 +98,10 @@ def make_criterion(
     method, _, variant = name.partition(", ")
     rate, T = told.rate, told.T
     gamma = 0.001 if noise.T == PAIR else 0.01
+    if method == "ELR":
+        return EarlyLearning(len(noise.labels), CLASSES)
+    if method == "agreement":
+        return agreement(variant, len(noise.labels))
     if method == "GCE":
         return SIGUALoss(sigua.standard(), base=generalized_cross_entropy)
     if variant:
@@ -117,6 +128,20 @@ def make_criterion(
             "floor on forward": lambda: sigua.sigua_fc(T),
         }[method]()
     )
+
+
+def agreement(variant: str, examples: int) -> nn.Module:
+    """Return agreement's criterion; a variant such as "warmup 5" changes one argument."""
+    name, _, value = variant.partition(" ")
+    if variant == "over GCE":
+        return SIGUALoss(sigua.sigua_ag(), base=generalized_cross_entropy)
+    if variant == "without c":
+        return SIGUALoss(sigua.sigua_ag(by_class=False))
+    if variant == "averaged":
+        return AveragedAgreement(examples, CLASSES)
+    if variant == "then forward":
+        return ThenForward(CLASSES)
+    return SIGUALoss(sigua.sigua_ag(**({name: float(value)} if name else {})))
 
 
 @dataclass(eq=False)
@@ -174,29 +199,38 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
             yield Run(study, data, noise, method, seed, told, settings)
 
     def table(settings: Settings) -> Iterator[Run]:
-        return over("table", ["mnist", "fashion"], NOISES, METHODS, ["truth"], [settings])
+        runs = over("table", ["mnist", "fashion"], NOISES, METHODS, ["truth"], [settings])
+        # Told that no label is wrong, whoever can be told something is standard training.
+        return (run for run in runs if run.noise != "clean" or run.method in KNOW_NOTHING)
 
     def estimates() -> Iterator[Run]:
-        informed = [method for method in METHODS if method not in ("standard", "GCE")]
-        noises = [noise for noise in NOISES if noise != "sym-70"]
+        informed = [method for method in METHODS if method not in KNOW_NOTHING]
+        noises = [noise for noise in NOISES if noise not in ("sym-70", "clean")]
         return over("estimates", ["mnist", "fashion"], noises, informed, ["estimate"], [plain])
 
     def sensitivity() -> Iterator[Run]:
-        informed = [m for m in METHODS if m not in ("standard", "GCE", "SIGUA_BC label")]
+        informed = [m for m in METHODS if m not in (*KNOW_NOTHING, "SIGUA_BC label")]
         factors = ["0.8", "0.9", "1.1", "1.2"]
         return over("sensitivity", ["mnist"], ["sym-50"], informed, factors, [plain])
 
     def batches() -> Iterator[Run]:
         sizes = [Settings(batch=size) for size in (16, 32, 512)]
-        methods = ["standard", "forward", *both]
+        methods = ["standard", "ELR", "agreement", "forward", *both]
         yield from over("batches", ["mnist"], ["sym-50"], methods, ["truth"], sizes)
+        alone = [Settings(batch=1, epochs=5)]
+        yield from over("batches", ["mnist"], ["sym-50"], ["agreement"], ["truth"], alone)
         averaged = [f"{method}, averaged" for method in both]
         sizes = [Settings(batch=size) for size in (16, 32, 128)]
         yield from over("batches", ["mnist"], ["sym-50"], averaged, ["truth"], sizes)
 
+    def agreements() -> Iterator[Run]:
+        methods = [f"agreement, {variant}" for variant in AGREEMENTS]
+        return over("agreements", ["mnist", "fashion"], NOISES, methods, ["truth"], [plain])
+
     def variants() -> Iterator[Run]:
         methods = [f"{method}, {variant}" for method in both for variant in VARIANTS]
-        return over("variants", ["mnist"], NOISES, methods, ["truth"], [plain])
+        noises = [noise for noise in NOISES if noise != "clean"]
+        return over("variants", ["mnist"], noises, methods, ["truth"], [plain])
 
     def long() -> Iterator[Run]:
         settings = [Settings(epochs=100, decay=False)]
@@ -204,7 +238,8 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
 
     def held_out() -> Iterator[Run]:
         methods = [f"{method}, held-out" for method in both]
-        return over("held-out", ["mnist", "fashion"], NOISES, methods, ["truth"], [plain])
+        noises = [noise for noise in NOISES if noise != "clean"]
+        return over("held-out", ["mnist", "fashion"], noises, methods, ["truth"], [plain])
 
     return {
         "table": lambda: table(plain),
@@ -213,6 +248,7 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
         "estimates": estimates,
         "sensitivity": sensitivity,
         "batches": batches,
+        "agreements": agreements,
         "variants": variants,
         "long": long,
         "held-out": held_out,

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+from beyond import AveragedAgreement
+from elr import EarlyLearning
 from torch import Tensor, nn
 
-from sigua_torch import SIGUALoss
+import sigua
 
 CLASSES = 10
 RATE = 1e-3  # Adam's learning rate, where it begins
@@ -63,7 +65,7 @@ class Training:
     def __init__(
         self,
         images: Images,
-        criterion: SIGUALoss,
+        criterion: nn.Module,
         seed: int,
         settings: Settings,
         held_out: int = 0,
@@ -86,6 +88,11 @@ class Training:
         self.stream = torch.cuda.Stream() if on_card else None
         self.graph: torch.cuda.CUDAGraph | None = None
         self.correct: list[Tensor] = []
+        self.by_index = isinstance(criterion, (AveragedAgreement, EarlyLearning))
+        rule = getattr(getattr(criterion, "method", None), "condition", None)
+        self.drops = isinstance(rule, sigua.Agreement)  # whose share is an estimate
+        self.bad = torch.zeros((), device=device)
+        self.dropped: list[Tensor] = []
 
     @property
     def steps(self) -> int:
@@ -98,6 +105,7 @@ class Training:
         self.rate.fill_(RATE * (left if self.settings.decay else 1.0))
         self.order.copy_(torch.randperm(self.used, generator=self.generator))
         self.place.copy_(torch.arange(self.settings.batch))
+        self.bad.zero_()
 
     def step(self) -> None:
         """Train on the next mini-batch, by the graph once there is one."""
@@ -118,9 +126,12 @@ class Training:
         batch = self.order.index_select(0, self.place)
         self.place.add_(len(self.place))
         self.optimizer.zero_grad()
-        loss = self.criterion(self.net(self.images.x[batch]), self.images.y[batch])
+        index = (batch,) if self.by_index else ()
+        loss = self.criterion(self.net(self.images.x[batch]), self.images.y[batch], *index)
         loss.backward()
         self.optimizer.step()
+        if self.drops:
+            self.bad.add_(self.criterion.split.bad.sum())
 
     @torch.no_grad()
     def end(self) -> None:
@@ -128,12 +139,18 @@ class Training:
         parts = self.images.x_test.split(TESTED)
         predicted = torch.cat([self.net(part).argmax(dim=1) for part in parts])
         self.correct.append((predicted == self.images.y_test).double().mean())
+        if self.drops:
+            self.dropped.append(self.bad / (self.steps * self.settings.batch))
         if self.after_epoch is not None:
             self.after_epoch(self.net(self.images.x[self.used :]), self.images.y[self.used :])
 
     def accuracy(self) -> list[float]:
         """Return the test accuracy after each epoch, in %."""
         return [100 * share.item() for share in self.correct]
+
+    def shares_dropped(self) -> dict[str, list[float]]:
+        """Return the share of the examples that each epoch dropped, if the rule judges alone."""
+        return {"dropped": [share.item() for share in self.dropped]} if self.drops else {}
 
 
 def train(group: Sequence[Training]) -> None:

@@ -1,0 +1,71 @@
+"""Margins of the model's own prediction, and the class confidence that they are divided by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import Array
+from jax import numpy as jnp
+
+from sigua import checks, confidence, standard
+from sigua_jax import _check, _examples
+
+
+def init_confidence(num_classes: int) -> Array:
+    """Return the class confidence before the first mini-batch, float32, (2, k).
+
+    Args:
+        num_classes: k, at least 2; one sigmoid output has two.
+
+    Raises:
+        ValueError: `num_classes` is no such number.
+
+    >>> init_confidence(3).shape
+    (2, 3)
+    """
+    k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
+    return jnp.zeros((2, k), jnp.float32)
+
+
+def update_confidence(state: Any, logits: Any, labels: Any, where: Any = None) -> Array:
+    """Return the class confidence after a mini-batch (`sigua.confidence`), (2, k).
+
+    Call it after `sigua_loss` was given `state`, with the same logits and labels, once a step: of
+    micro-batches whose gradients are added up, with all of them, so that all are judged alike. No
+    gradient flows through it.
+
+    Args:
+        state: float, (2, k), from `init_confidence` or the last call.
+        logits: as for `sigua_loss`.
+        labels: as for `sigua_loss`; of class probabilities the largest counts.
+        where: bool, (n,): who takes part.
+
+    Raises:
+        ValueError: arguments that do not fit each other.
+
+    >>> state = update_confidence(init_confidence(2), jnp.zeros((4, 2)), jnp.array([0, 0, 0, 1]))
+    >>> state.tolist()  # sums of p(label | x), and numbers, by class
+    [[1.5, 0.5], [3.0, 1.0]]
+    """
+    given = _examples.batch(standard(), logits, labels, where)
+    state = _check.confidence(state, given.logits.shape[1])
+    p, at_label = _predictions(given.logits, given.labels)
+    counted = at_label & given.where[:, None] & ~jnp.isnan(p)  # else one NaN would stay for ever
+    sums = jnp.stack([jnp.where(counted, p, 0.0).sum(0), counted.sum(0).astype(p.dtype)])
+    return jnp.asarray(confidence.moved(state, sums.astype(state.dtype)))
+
+
+def margins(logits: Array, labels: Array, state: Array | None) -> Array:
+    """Return u at the label less the largest other u, (n,): see `sigua.Batch.margins`."""
+    p, at_label = _predictions(logits, labels)
+    u = p if state is None else p / confidence.rates(state)
+    own = jnp.where(at_label, u, 0.0).sum(-1)
+    return (own - jnp.where(at_label, 0.0, u).max(-1)) / u.sum(-1)
+
+
+def _predictions(logits: Array, labels: Array) -> tuple[Array, Array]:
+    """Return p, and where the label is, both (n, k)."""
+    index = labels if labels.ndim == 1 else labels.argmax(-1)
+    at_label = index[:, None] == jnp.arange(logits.shape[1])
+    return jax.nn.softmax(jax.lax.stop_gradient(logits)), at_label

@@ -1,0 +1,75 @@
+"""The epoch's numbers, of an epoch that is known, traced, told in steps, or by its numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+
+from sigua import Method, checks
+
+MOST_STEPS = 1_000_000
+
+
+def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[Any, ...]:
+    """Return `method.at(epoch)`; of a traced epoch or step, from a table with a row for each."""
+    steps = 1
+    if steps_per_epoch is not None:
+        steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "give len(loader)")
+    if isinstance(epoch, tuple):
+        if steps_per_epoch is not None:
+            raise ValueError(
+                "steps_per_epoch: must be left out beside method.at(t), got both; "
+                "try method.at(step / steps_per_epoch)"
+            )
+        return _given(method, epoch)
+    if hasattr(epoch, "shape") and epoch.shape != ():
+        raise ValueError(f"epoch: must be one number, got shape {epoch.shape}; try jax.vmap")
+    if not isinstance(epoch, jax.core.Tracer):
+        epoch = epoch.item() if hasattr(epoch, "item") else epoch
+        if steps_per_epoch is not None:
+            epoch = checks.whole("epoch", epoch, 0, "beside steps_per_epoch count steps") / steps
+        return method.at(epoch)
+    if not jnp.issubdtype(epoch.dtype, jnp.integer) or method.horizon == math.inf:
+        rule = "traced by jit it must be an integer, and every schedule must settle"
+        advice = "count steps, with steps_per_epoch=, or jit method.at(t)"
+        raise checks.refuse("epoch", rule, f"{epoch.dtype} for {method!r} came", advice)
+    table = _table(method, steps)
+    now = jnp.clip(epoch, 0, len(table[0]) - 1)
+    return tuple(jnp.asarray(column)[now] for column in table)
+
+
+def _table(method: Method, steps: int) -> list[tuple[Any, ...]]:
+    """Return a column for each number, with a row per step until all schedules have settled."""
+    last = math.ceil(method.horizon * steps)
+    if last > MOST_STEPS:
+        raise ValueError(
+            f"steps_per_epoch: must settle schedules within {MOST_STEPS} steps, got "
+            f"{method.horizon:g} epochs of {steps}; try fewer, or jit method.at(t)"
+        )
+    rows = [method.at(step / steps) for step in range(last + 1)]
+    if len(set(map(len, rows))) > 1:
+        raise ValueError(
+            f"condition: must return as many numbers at every epoch, got {rows[0][1:]} at 0 and "
+            f"{rows[-1][1:]} at {last / steps:g}; try a number that stays the same"
+        )
+    return list(zip(*rows, strict=True))
+
+
+def _given(method: Method, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the numbers that the user brings, if they can be what `method.at` returned."""
+    usual = method.at(0)
+    if len(given) != len(usual):
+        rule = f"must be method.at(t), which has length {len(usual)}, or a number t"
+        raise checks.refuse("epoch", rule, f"length {len(given)} came", "give method.at(t)")
+    for number, like in zip(given, usual, strict=True):
+        counts = jnp.issubdtype(jnp.result_type(number), jnp.integer)
+        if jnp.shape(number) != () or (isinstance(like, int) and not counts):
+            kind = f"{jnp.result_type(number)}{list(jnp.shape(number))}"
+            raise ValueError(
+                f"epoch: must be method.at(t), numbers like {usual}, got {kind} for {like!r}; "
+                "try an array for each number, integers for integers"
+            )
+    return given

@@ -1,0 +1,105 @@
+"""Agreement's everyday call in few operators, on NumPy's view of the logits (see `_flat`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigua import Agreement, Method, confidence
+from sigua_torch._correct import FEW_CLASSES
+from sigua_torch._flat import Array
+from sigua_torch._margins import Confidence
+from sigua_torch._schedule import is_repeated
+
+INF = float("inf")
+
+
+class FlatAgreement:
+    """Judges by differences of logits where the threshold is 0, as it is after the warm-up.
+
+    Args:
+        mean: divide by n.
+        state: of the class confidence, which moves; None if margins are those of p.
+    """
+
+    def __init__(self, mean: bool, state: Confidence | None) -> None:
+        self.mean, self.state = mean, state
+        self._each: Array = np.arange(0)
+
+    @staticmethod
+    def applies(method: Method, smoothing: float) -> bool:
+        """Return whether the rule is ours, and the loss minus the logarithm of p at the label."""
+        return type(method.condition) is Agreement and method.T is None and not smoothing
+
+    def __call__(
+        self, losses: Tensor, numbers: tuple[Any, ...], logits: Tensor, target: Tensor
+    ) -> tuple[Tensor, Array] | None:
+        """Return the weights and the codes 0 good, 1 bad, as `FlatRule` does.
+
+        Args:
+            losses: float, (n,), n > 0, without gradient.
+            numbers: gamma and the threshold.
+            logits: float, (n, k).
+            target: class indices, (n,).
+
+        Returns None if a loss is not finite, or if it is to be refused.
+        """
+        if self.state is not None and (is_repeated() or not self.state.fits(logits)):
+            return None
+        values, x, labels = losses.numpy(), logits.detach().numpy(), target.numpy()
+        if not values.max() < INF:  # NaN is every maximum
+            return None
+        n, k = x.shape
+        each = self._each  # read once, for another thread may have another batch size
+        if n != len(each):
+            self._each = each = np.arange(n)
+        gamma, threshold = numbers
+        # NumPy goes along the longer axis several times as fast.
+        few = k <= FEW_CLASSES
+        place = labels * n + each if few else each * k + labels
+        agrees = _agrees(self._scores(x, few), place, threshold, axis=0 if few else 1)
+        if self.state is not None:
+            self._count(values, labels, k)
+        scale = 1 / n if self.mean else 1.0
+        table = np.array([scale, -gamma * scale], values.dtype)
+        codes = (~agrees).view(np.int8)
+        return torch.from_numpy(table[codes]), codes
+
+    def _scores(self, x: Array, few: bool) -> Array:
+        """Return log u but for a constant, as a new array: (k, n) for few classes, or (n, k)."""
+        scores = x.T.copy(order="C") if few else x.copy()
+        if self.state is not None and self.state.state is not None:
+            log_c = np.log(confidence.rates(self.state.state.numpy()))
+            scores -= log_c[:, None] if few else log_c
+        return scores
+
+    def _count(self, losses: Array, labels: Array, k: int) -> None:
+        """Do what `Confidence.update` does, in place."""
+        assert self.state is not None
+        state = self.state.ready(k, torch.from_numpy(losses)).numpy()
+        sums = np.stack([np.bincount(labels, np.exp(-losses), k), np.bincount(labels, minlength=k)])
+        state[...] = confidence.moved(state, sums)
+
+
+def _agrees(scores: Array, place: Array, threshold: float, axis: int) -> Array:
+    """Return whether the margin of u = softmax(scores) is above the threshold; spoils scores.
+
+    Args:
+        scores: float, with the classes along `axis`, in C order.
+        place: of each label in the flattened scores, (n,).
+        threshold: of the margin.
+        axis: of the classes.
+    """
+    flat = scores.reshape(-1)
+    own = flat.take(place)
+    flat[place] = -INF
+    other = scores.max(axis)
+    if threshold == 0:
+        return np.asarray(own > other)
+    top = np.maximum(own, other)
+    own, other = np.exp(own - top), np.exp(other - top)
+    total = own + np.exp(scores - np.expand_dims(top, axis)).sum(axis)
+    return np.asarray(own - other > threshold * total)

@@ -1,0 +1,131 @@
+"""Margins of the model's own prediction, and the class confidence that they are divided by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sigua import confidence
+from sigua_torch._measure import class_dim, is_index
+from sigua_torch._pool import Pool
+from sigua_torch._schedule import is_repeated
+from sigua_torch._sparse import along
+
+
+class Margins:
+    """A mini-batch's predictions against its labels, without gradient.
+
+    Nothing depends on the data but values: no index, no sort, no gather.
+
+    Args:
+        logits: (k,), (N, k) or (N, k, d1, ...).
+        target: class indices in [0, k), or class probabilities, of which the largest is the label.
+        valid: bool, with the shape of class indices: who takes part; None for everybody.
+    """
+
+    def __init__(self, logits: Tensor, target: Tensor, valid: Tensor | None) -> None:
+        self.dim = class_dim(logits)
+        self.p = logits.detach().softmax(self.dim)
+        index = target if is_index(logits, target) else target.argmax(self.dim)
+        classes = torch.arange(logits.shape[self.dim], device=logits.device)
+        self.at_label = along(classes, logits, self.dim) == index.unsqueeze(self.dim)
+        self.valid = valid
+
+    def __call__(self, c: Tensor | None) -> Tensor:
+        """Return the margins, (n,): of p, divided by c, (k,), and scaled to sum to 1."""
+        u = self.p if c is None else self.p / along(c, self.p, self.dim)
+        own = u.masked_fill(~self.at_label, 0.0).sum(self.dim)
+        other = u.masked_fill(self.at_label, 0.0).amax(self.dim)
+        return ((own - other) / u.sum(self.dim)).reshape(-1)
+
+    def sums(self) -> Tensor:
+        """Return the sum of p(j | x) over examples labelled j, and their number, (2, k)."""
+        counted = self.at_label & ~self.p.isnan()  # else one NaN would stay for ever
+        if self.valid is not None:
+            counted = counted & self.valid.unsqueeze(self.dim)
+        parts = torch.stack([self.p.masked_fill(~counted, 0.0), counted.to(self.p.dtype)])
+        others = [i for i in range(1, parts.ndim) if i != self.dim + 1]
+        return parts.sum(others) if others else parts
+
+
+class Confidence(nn.Module):
+    """The class confidence (`sigua.confidence`), as a state beside the epoch.
+
+    Args:
+        pool: the processes that share it; None for this process alone.
+    """
+
+    state: Tensor | None
+    pending: Tensor | None
+    """The mini-batch's part so far, where it comes in micro-batches."""
+
+    def __init__(self, pool: Pool | None) -> None:
+        super().__init__()
+        self.pool = pool
+        self.register_buffer("state", None, persistent=False)
+        self.register_buffer("pending", None, persistent=False)
+
+    def fits(self, logits: Tensor) -> bool:
+        """Return whether there are as many classes as before."""
+        return self.state is None or self.state.shape[1] == logits.shape[class_dim(logits)]
+
+    def check(self, logits: Tensor) -> None:
+        """Raise ValueError if there are other classes than before, or the same mini-batch again."""
+        if is_repeated():
+            raise ValueError(
+                "torch.utils.checkpoint: must not repeat a criterion whose class confidence moves "
+                "with each call, got one in the backward pass; try a checkpoint of the model alone"
+            )
+        if self.state is not None and not self.fits(logits):
+            raise ValueError(
+                f"input: must have {self.state.shape[1]} classes, whose confidence the criterion "
+                f"keeps, got {logits.shape[class_dim(logits)]}; use a criterion for each output"
+            )
+
+    def rates(self) -> Tensor | None:
+        """Return c, (k,), as it was before this mini-batch; None before the first."""
+        return None if self.state is None else confidence.rates(self.state)
+
+    def update(self, batch: Tensor, items: Any) -> None:
+        """Count a mini-batch's sums, or a micro-batch's.
+
+        Args:
+            batch: (2, k).
+            items: examples in the mini-batch, if this is a part of it: c stays as it is until so
+                many were counted, so that all parts are judged alike. None for a whole one.
+        """
+        if self.pool is not None:
+            batch = self.pool.total(batch)
+        state, pending = self.ready(batch.shape[1], batch), self.pending
+        if items is None:
+            state.copy_(confidence.moved(state, batch))
+            return
+        pending = torch.zeros_like(batch) if pending is None else pending
+        batch = pending + batch
+        done = batch[1].sum() >= items
+        state.copy_(torch.where(done, confidence.moved(state, batch), state))
+        self.pending = batch.masked_fill(done, 0.0)
+
+    def ready(self, k: int, like: Tensor) -> Tensor:
+        """Return the state, made of zeros by the first mini-batch."""
+        if self.state is None:
+            self.state = like.new_zeros(2, k)
+        return self.state
+
+    def get_extra_state(self) -> Tensor:
+        return torch.zeros(2, 0) if self.state is None else self.state.clone()
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.state = None if state.numel() == 0 else state.clone()
+        self.pending = None
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Confidence:
+        exact = self.state, self.pending
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.state is not None and self.state.dtype in (torch.float16, torch.bfloat16):
+            device = self.state.device  # half precision cannot count to 100
+            self.state, self.pending = (x if x is None else x.to(device) for x in exact)
+        return self

@@ -1,0 +1,151 @@
+"""Agreement: the margin of the model's own prediction, and the class confidence."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import sigua
+from sigua import confidence, reference
+
+THIRDS = np.log([[1 / 2, 1 / 3, 1 / 6]])
+
+
+@pytest.mark.parametrize(
+    ("c", "label", "margin"),
+    [
+        (None, 0, Fraction(1, 6)),
+        (None, 1, Fraction(-1, 6)),
+        (None, 2, Fraction(-1, 3)),
+        # p / c = 3/4, 1, 1/6; their sum is 23/12
+        ([2 / 3, 1 / 3, 1], 0, Fraction(-3, 23)),
+        ([2 / 3, 1 / 3, 1], 1, Fraction(3, 23)),
+        ([2 / 3, 1 / 3, 1], 2, Fraction(-10, 23)),
+    ],
+)
+def test_margins_worked_by_hand(c, label, margin):
+    assert reference.margins(THIRDS, [label], c) == pytest.approx(float(margin), abs=1e-15)
+
+
+def test_the_threshold_rises_from_everybody_to_what_the_model_predicts():
+    rule = sigua.Agreement(warmup=10)
+    for epoch in (1, 3, Fraction(7, 2), 9):
+        assert rule.at(epoch) == pytest.approx((float(-1 + Fraction(epoch) / 10),), abs=1e-15)
+    assert [rule.at(epoch) for epoch in (10, 11, 1000)] == [(0.0,)] * 3
+    gentle = sigua.Agreement(warmup=4, threshold=-0.2)
+    assert gentle.at(2) == pytest.approx((-0.6,))
+    assert gentle.at(4) == pytest.approx((-0.2,))
+    assert sigua.Agreement(warmup=0).at(0) == (0.0,)
+
+
+def test_in_the_beginning_all_are_good_a_saturated_one_too():
+    logits = [[0.0, 0.0], [1000.0, 0.0], [-1000.0, 0.0]]
+    split = reference.step(sigua.sigua_ag(), logits, [0, 1, 0], epoch=0).split
+    assert split.good.all()
+    assert not split.bad.any()
+
+
+def test_at_the_end_good_is_what_the_model_predicts():
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(200, 7)), rng.integers(0, 7, 200)
+    split = reference.step(sigua.sigua_ag(by_class=False), logits, labels, epoch=10).split
+    np.testing.assert_array_equal(split.good, logits.argmax(axis=1) == labels)
+    np.testing.assert_array_equal(split.bad, ~split.good)
+
+
+def test_a_tie_is_no_agreement():
+    split = reference.step(sigua.sigua_ag(), [[1.0, 1.0]], [0], epoch=10).split
+    assert (split.good.tolist(), split.bad.tolist()) == ([False], [True])
+
+
+def test_nan_is_neither_and_leaves_the_confidence_alone():
+    logits = [[np.nan, 0.0], [2.0, 0.0]]
+    split = reference.step(sigua.sigua_ag(), logits, [0, 0], epoch=10).split
+    assert split.good.tolist() == [False, True]
+    assert not split.bad.any()
+    sums = reference.confidence_sums(logits, [0, 0])
+    np.testing.assert_allclose(sums, [[1 / (1 + np.exp(-2)), 0], [1, 0]])
+
+
+def test_a_masked_class_is_no_rival():
+    """With a logit of -inf its u is 0, however small its confidence."""
+    margins = reference.margins([[0.0, -np.inf, np.log(3)]], [2], confidence=[1, 1e-6, 1])
+    np.testing.assert_allclose(margins, [0.5])
+
+
+def test_each_example_is_judged_alone():
+    rng = np.random.default_rng(1)
+    logits, labels = rng.normal(size=(50, 4)), rng.integers(0, 4, 50)
+    c = rng.uniform(0.2, 1, 4)
+    whole = reference.step(sigua.sigua_ag(), logits, labels, 5, confidence=c).split
+    alone = [
+        reference.step(sigua.sigua_ag(), x[None], [y], 5, confidence=c).split.good[0]
+        for x, y in zip(logits, labels, strict=True)
+    ]
+    np.testing.assert_array_equal(whole.good, alone)
+
+
+def test_division_by_the_confidence_finds_a_label_that_lost_the_majority():
+    """60 % of class 0 are labelled 1, where all of class 1 are, too.
+
+    A perfect model of the labels says p = (.4, .6) for class 0 and (0, 1) for class 1. So c_0 is
+    .4 and c_1 is (.6 * .6 + 1) / 1.6 = .85, and u for class 0 is (1, .706) to scale.
+    """
+    p = np.array([[0.4, 0.6]] * 10 + [[0.0, 1.0]] * 10)
+    labels = np.array([0] * 4 + [1] * 6 + [1] * 10)
+    with np.errstate(divide="ignore"):
+        logits = np.log(p)
+    c = confidence.rates(reference.confidence_sums(logits, labels))
+    np.testing.assert_allclose(c, [0.4, 0.85], rtol=1e-5)
+    right = np.array([True] * 4 + [False] * 6 + [True] * 10)
+    by_class = reference.step(sigua.sigua_ag(), logits, labels, 10, confidence=c).split
+    plain = reference.step(sigua.sigua_ag(by_class=False), logits, labels, 10).split
+    np.testing.assert_array_equal(by_class.good, right)
+    np.testing.assert_array_equal(plain.good, labels == 1)
+
+
+def test_the_confidence_is_an_average_in_which_the_latest_hundred_count_most():
+    """Constant p is its own average; after a jump 1 - .99^n of the way is gone after n examples."""
+    state = np.zeros((2, 1))
+    for _ in range(2000):
+        state = confidence.moved(state, np.array([[0.3], [1.0]]))
+    np.testing.assert_allclose(confidence.rates(state), [0.3], rtol=1e-6)
+    for _ in range(100):
+        state = confidence.moved(state, np.array([[0.8], [1.0]]))
+    np.testing.assert_allclose(confidence.rates(state), [0.8 - 0.5 * 0.99**100], rtol=1e-6)
+
+
+def test_a_class_without_examples_is_trusted_fully_and_others_do_not_move_it():
+    state = confidence.moved(np.zeros((2, 3)), np.array([[0.2, 0.0, 0.9], [1.0, 0.0, 2.0]]))
+    np.testing.assert_allclose(confidence.rates(state), [0.2, 1.0, 0.45], rtol=1e-5)
+    again = confidence.moved(state, np.array([[0.0, 0.0, 0.5], [0.0, 0.0, 1.0]]))
+    np.testing.assert_array_equal(again[:, :2], state[:, :2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"warmup": -1}, "warmup"),
+        ({"warmup": float("nan")}, "warmup"),
+        ({"threshold": 1.0}, "threshold"),
+        ({"threshold": -1.1}, "threshold"),
+        ({"by_class": 1}, "by_class"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        sigua.Agreement(**arguments)
+    with pytest.raises(ValueError, match=words):
+        sigua.sigua_ag(**arguments).condition  # noqa: B018  # it is made when it is asked for
+
+
+def test_a_rule_that_asks_for_margins_says_so():
+    class Own:
+        def at(self, epoch):
+            return ()
+
+        def split(self, batch):
+            return sigua.Split(batch.margins() > 0, batch.margins() <= 0)
+
+    with pytest.raises(ValueError, match="reads: must name 'margins'"):
+        reference.split(sigua.custom(Own()), np.ones(3))
