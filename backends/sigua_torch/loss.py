@@ -136,7 +136,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self._parts = self.correction, self.numbers  # a module finds its submodules slowly
         whole = self._select.pool is None and not (per_class or per_image)
         self._advice = Advice(method, self.numbers, whole)
-        self.register_load_state_dict_pre_hook(_begin_at_epoch_0)
+        self.register_load_state_dict_pre_hook(_begin_at_epoch_0)  # type: ignore[no-untyped-call]
 
     @property
     def split(self) -> Split | None:
