@@ -12,11 +12,12 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from data import made_up, sets
-from recipes import KNOWS, runs
-from report import tables
+from recipes import KNOWS, advised, runs
+from report import ADVICE, tables
 
 
 def main() -> None:
@@ -50,10 +51,13 @@ def run(args: argparse.Namespace) -> None:
         for name, make in makers.items():
             if args.sets is not None and name not in args.sets:
                 continue
-            missing = [recipe for recipe in args.only if (name, seed, recipe) not in done]
+            wanted = [ADVICE, *args.only]
+            missing = [recipe for recipe in wanted if (name, seed, recipe) not in done]
             if not missing:
                 continue
             data, start = make(seed), time.process_time()
+            if (name, seed, ADVICE) not in done:
+                write(args.out, {"set": name, "seed": seed, "recipe": ADVICE} | advised(data, seed))
             for recipe, curves in runs(data, seed, missing):
                 row = {"set": name, "seed": seed, "recipe": recipe}
                 row["noise_rate"] = round(float((data.given != data.true).mean()), 4)
@@ -62,8 +66,13 @@ def run(args: argparse.Namespace) -> None:
                 }
                 row["seconds"] = round(time.process_time() - start, 1)
                 start = time.process_time()
-                with args.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
+                write(args.out, row)
+
+
+def write(path: Path, row: dict[str, Any]) -> None:
+    """Append a line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

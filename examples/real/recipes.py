@@ -46,6 +46,18 @@ def draw(data: Data, seed: int, size: int = 200) -> tuple[np.ndarray, np.ndarray
     return checked, np.setdiff1d(np.arange(len(data.x)), checked)
 
 
+def advised(data: Data, seed: int) -> dict[str, str]:
+    """Return which recipe the diagnosis advises, by what is known."""
+    p, (checked, _) = out_of_fold(data), draw(data, seed)
+    blind = sigua.diagnose(p, data.given).advice.method
+    seen = sigua.diagnose(p, data.given, data.true[checked], checked).advice.method
+    names = {"standard": "plain", "forward_correction": "forward"}
+    nothing, some = (
+        names.get(type(method).__name__, type(method).__name__) for method in (blind, seen)
+    )
+    return {"nothing": nothing, "checked": some if some == "plain" else f"together, {some}"}
+
+
 def runs(data: Data, seed: int, only: list[str], size: int = 200) -> Iterator[tuple[str, Curves]]:
     """Yield each recipe's accuracies after each epoch.
 
