@@ -31,6 +31,7 @@ def main() -> None:
     add("--out", type=Path, metavar="FILE", default="real.jsonl", help="%(default)s")
     add("--seeds", type=int, nargs="+", metavar="N", default=[0, 1, 2, 3, 4], help="%(default)s")
     add("--only", nargs="+", choices=list(KNOWS), default=list(KNOWS), metavar="RECIPE")
+    add("--checked", type=int, metavar="N", default=200, help="labels checked, or only held out")
     add("--sets", nargs="+", metavar="SET", help="some of them; all by default")
     args = parser.parse_args()
     if args.task == "run":
@@ -57,8 +58,12 @@ def run(args: argparse.Namespace) -> None:
                 continue
             data, start = make(seed), time.process_time()
             if (name, seed, ADVICE) not in done:
-                write(args.out, {"set": name, "seed": seed, "recipe": ADVICE} | advised(data, seed))
-            for recipe, curves in runs(data, seed, missing):
+                write(
+                    args.out,
+                    {"set": name, "seed": seed, "recipe": ADVICE}
+                    | advised(data, seed, args.checked),
+                )
+            for recipe, curves in runs(data, seed, missing, args.checked):
                 row = {"set": name, "seed": seed, "recipe": recipe}
                 row["noise_rate"] = round(float((data.given != data.true).mean()), 4)
                 row |= {
