@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks
 from sigua._advice import Advice, advise
 from sigua._estimators import Evidence, surest
+from sigua._names import column_names, columns_of, probabilities_and_labels
 from sigua.counting import count_transition
 from sigua.estimate import are_apart, confident_rate, surest_transition
 from sigua.intervals import Interval, counted
@@ -135,6 +136,8 @@ def diagnose(
     labels: ArrayLike,
     true_labels: ArrayLike | None = None,
     checked: ArrayLike | None = None,
+    *,
+    classes: ArrayLike | None = None,
 ) -> Diagnosis:
     """Return what can be known of the noise, and the method to take: print it.
 
@@ -149,6 +152,7 @@ def diagnose(
             checked; n of them if `checked` is not given.
         checked: which examples were checked, and drawn at random for it: their indices, in the
             order of `true_labels`, or a mask, bool, shape (n,).
+        classes: the names of the columns, as for `estimate_transition`; labels are then names.
 
     Raises:
         ValueError: bad input, or `checked` without `true_labels`.
@@ -159,10 +163,11 @@ def diagnose(
     >>> print(diagnosis.noise_rate)
     8 % (4 to 15)
     """
-    p = checks.probabilities("probabilities", probabilities)
-    k = p.shape[1]
-    y = checks.labels("labels", labels, k).astype(np.int64)
-    checks.same_length("labels", y, "probabilities", p)
+    p, y = probabilities_and_labels(probabilities, labels, classes)
+    y, k = y.astype(np.int64), p.shape[1]
+    if true_labels is not None:
+        names = column_names(probabilities, classes, k)
+        true_labels = columns_of("true_labels", true_labels, names)
     places, true = _checked(true_labels, checked, len(y), k)
     evidence = Evidence(p, y, None, 1.0)
     predicted = p.argmax(axis=1)

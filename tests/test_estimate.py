@@ -195,6 +195,15 @@ def test_clean_labels_by_name_have_no_noise_though_sorting_would_number_them_oth
     assert (sigua.label_margins(p, words, classes=NAMES) == 1).all()
 
 
+def test_a_diagnosis_of_labels_by_name_is_that_of_their_columns():
+    p, labels = sampled(0, num_classes=3)
+    words, true = np.array(NAMES)[labels], np.array(NAMES)[p.argmax(axis=1)]
+    expected = sigua.diagnose(p, labels, p.argmax(axis=1)[:50], checked=range(50))
+    named = sigua.diagnose(p, words, true[:50], checked=range(50), classes=NAMES)
+    assert str(named) == str(expected)
+    assert str(sigua.diagnose(Frame(p, NAMES), words, true[:50], checked=range(50))) == str(named)
+
+
 def test_a_class_that_no_label_names_keeps_its_column():
     """No label is '2': the others are still columns 1 and 2, which '10' and '9' name."""
     p = [[0.1, 0.7, 0.2], [0.3, 0.2, 0.5]]
