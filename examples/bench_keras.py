@@ -23,6 +23,8 @@ PAIR = sigua.TransitionMatrix.pair(0.45, 10)
 CALLBACKS = {
     "plain": list,
     "SIGUA_SL": lambda: [SIGUA(sigua.sigua_sl(0.5, delta=0.15, warmup=0))],
+    "self-teaching": lambda: [SIGUA(sigua.self_teaching(0.5, warmup=0))],
+    "SIGUA_AG": lambda: [SIGUA(sigua.sigua_ag(warmup=0))],
     "SIGUA_BC dense": lambda: [SIGUA(sigua.sigua_bc(PAIR))],
 }
 

@@ -30,7 +30,8 @@ from sklearn.neural_network import MLPClassifier
 
 import sigua
 
-ESTIMATORS = ["anchor", "anchor, 97 %", "confident", "dual-t", "trusted, 200", "mixture"]
+ESTIMATORS = ["surest", "anchor", "anchor, 97 %", "confident", "dual-t"]
+ESTIMATORS += ["gold, 200", "counted, 200", "mixture"]
 TRUTH = "the truth"
 CHECKED = 200  # labels that someone looked at
 LAST = 5  # epochs whose test accuracy is averaged
@@ -64,9 +65,13 @@ def estimate(
     if name == "mixture":
         return sigua.estimate_noise_rate(p, noisy, method="mixture"), None
     method, *_ = name.split(",")
+    checked = np.random.default_rng(seed).choice(len(y), CHECKED, replace=False)
+    if method == "counted":
+        prior = sigua.estimate_transition(p, noisy)
+        rate = sigua.count_noise_rate(noisy[checked], y[checked]).value
+        return rate, sigua.count_transition(noisy[checked], y[checked], CLASSES, prior=prior)
     keywords: dict[str, Any] = {"labels": noisy}
-    if method == "trusted":
-        checked = np.random.default_rng(seed).choice(len(y), CHECKED, replace=False)
+    if method == "gold":
         p, keywords = p[checked], {"true_labels": y[checked]}
     if "97" in name:
         keywords["quantile"] = 0.97

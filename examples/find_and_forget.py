@@ -3,8 +3,8 @@
     python examples/find_and_forget.py
 
 trains a network on scikit-learn's digits with half of the labels wrong until it has memorised
-many, ranks the labels by what the network made of them epoch by epoch, takes the top for suspects
-(as many as stand out), and goes on training with `sigua.Known`: descend on the rest, climb on
+many, ranks the labels by what the network made of them epoch by epoch, takes for suspects those
+that stand out, if any do, and goes on training with `sigua.Known`: descend on the rest, climb on
 the suspects. It prints test accuracies before and after, beside plain training for as long, and
 draws find_and_forget.png.
 
@@ -102,7 +102,7 @@ def rankings(run: Run, with_cleanlab: bool) -> dict[str, sigua.LabelIssues | np.
     """Return by name ours, and the order of cleanlab's, most suspicious first."""
     p, y = run.probabilities(run.data.x), run.data.y.numpy()
     found: dict[str, Any] = {
-        "margins, epochs": sigua.rank_label_issues(margins=run.history.margins),
+        "margins, epochs": sigua.rank_label_issues(margins=run.history.margins, labels=y),
         "losses, epochs": sigua.rank_label_issues(run.history.losses),
         "margins, last pass": sigua.rank_label_issues(margins=sigua.label_margins(p, y)),
         "losses, last pass": sigua.rank_label_issues(sigua.label_losses(p, y)),
@@ -143,9 +143,11 @@ def find_and_forget(
     }
     suspects = found["margins, epochs"].suspects
     row["suspects"] = float(suspects.mean())
-    row["of them flipped"] = float(flipped[suspects].mean())
+    row["of them flipped"] = float(flipped[suspects].mean()) if suspects.any() else None
     plain = copy.deepcopy(run)
+    torch.manual_seed(seed)  # the same mini-batches for both
     row["plain"] = plain.train(args.forget)
+    torch.manual_seed(seed)
     row["after"] = run.train(args.forget, torch.from_numpy(~suspects))
     row["memorised before"], row["memorised after"] = (
         run.reports[epoch].accuracy_flipped for epoch in (args.epochs - 1, -1)
@@ -157,9 +159,14 @@ def accuracies(rows: list[dict[str, Any]]) -> Table:
     """Return the story as a table: means over the seeds, in %."""
     grid = Table("", *dict(by_noise(rows)), box=MARKDOWN, title="Shares and test accuracies (%)")
     for key in TOLD:
-        means = (100 * np.mean([row[key] for row in group]) for _, group in by_noise(rows))
-        grid.add_row(TOLD[key], *(f"{value:.1f}" for value in means))
+        columns = [[row[key] for row in group] for _, group in by_noise(rows)]
+        grid.add_row(TOLD[key], *map(percent, columns))
     return grid
+
+
+def percent(shares: list[float | None]) -> str:
+    """Return their mean in %; a dash where a share is of nobody."""
+    return "-" if None in shares else f"{100 * np.mean(shares):.1f}"
 
 
 def precisions(rows: list[dict[str, Any]]) -> Table:

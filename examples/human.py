@@ -194,7 +194,7 @@ def main() -> None:
     add("--seeds", type=int, default=5)
     add("--jobs", type=int, default=1, help="processes")
     add("--warmup", type=float, default=20, help="of SIGUA_AG, in epochs; default: %(default)s")
-    add("--width", type=int, default=128, help="of the network; default: %(default)s")
+    add("--width", type=int, default=256, help="of the network; default: %(default)s")
     add("--dropout", type=float, default=0.5, help="default: %(default)s")
     args = parser.parse_args()
     songs = load(args.data)

@@ -17,9 +17,12 @@ from sigua.conditions import (
     NonNegative,
     SmallLoss,
 )
+from sigua.counting import count_noise_rate, count_transition, transition_intervals
+from sigua.diagnosis import Diagnosis, diagnose
 from sigua.diagnostics import LabelIssues, label_margins, rank_label_issues
 from sigua.estimate import estimate_noise_rate, estimate_transition, label_losses
 from sigua.floor import noise_floor
+from sigua.intervals import Interval
 from sigua.methods import (
     backward_correction,
     custom,
@@ -52,6 +55,8 @@ __all__ = [
     "AllGood",
     "Batch",
     "Condition",
+    "Diagnosis",
+    "Interval",
     "Knots",
     "Known",
     "LabelIssues",
@@ -65,7 +70,10 @@ __all__ = [
     "confidence",
     "corrupt_labels",
     "corrupt_labels_by_instance",
+    "count_noise_rate",
+    "count_transition",
     "custom",
+    "diagnose",
     "estimate_noise_rate",
     "estimate_transition",
     "forward_correction",
@@ -92,4 +100,5 @@ __all__ = [
     "sigua_sl",
     "standard",
     "stop_grad",
+    "transition_intervals",
 ]

@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sigua.intervals import Floats, Interval, counted
 from sigua.transition import TransitionMatrix
 
-Floats = NDArray[np.float64]
 Integers = NDArray[Any]
 Rows = tuple[Floats, NDArray[np.bool_]]
 """(k, k) and (k,): the rows of T, and the classes of which nothing is known."""
+
+SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
+FEWEST = 50
+"""Fewer examples than this say nothing about a rate."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,39 @@ def _dual(evidence: Evidence) -> Rows:
     return to_predicted @ to_observed, unknown | never
 
 
-def _trusted(evidence: Evidence) -> Rows:
+def _surest(evidence: Evidence) -> Rows:
+    assert evidence.labels is not None
+    p, y, k = evidence.p, evidence.labels, evidence.num_classes
+    top, rate = surest(p, y)
+    counts = evidence.counts(p.argmax(axis=1)[top], y[top])
+    average = np.full((k, k), rate.value / (k - 1))
+    np.fill_diagonal(average, 1 - rate.value)
+    rows, _ = _divided_by_sums(counts + k * average)  # one label of each class, as on average
+    return rows, counts.sum(axis=1) == 0
+
+
+def surest(p: Floats, y: Integers) -> tuple[NDArray[np.bool_], Interval]:
+    """Return who is predicted most surely, and how many of their labels say otherwise.
+
+    The same share of each predicted class, out of `SHARES`, is taken: that whose interval ends
+    lowest. The few surest are hardly ambiguous, so that what disagrees is noise; more of them make
+    it certain, as long as they are as sure.
+    """
+    predicted, sureness = p.argmax(axis=1), p.max(axis=1)
+    order = np.lexsort((-sureness, predicted))
+    sizes = np.bincount(predicted, minlength=p.shape[1])
+    place = np.empty(len(p))
+    within = np.arange(len(p)) - (np.cumsum(sizes) - sizes)[predicted[order]]
+    place[order] = (within + 0.5) / sizes[predicted[order]]
+    wrong = predicted != y
+    tops = [place < share for share in SHARES]
+    tops = [top for top in tops if top.sum() >= FEWEST] or [place < 1]
+    rates = [counted(int(wrong[top].sum()), int(top.sum())) for top in tops]
+    best = min(range(len(tops)), key=lambda i: rates[i].high)
+    return tops[best], rates[best]
+
+
+def _gold(evidence: Evidence) -> Rows:
     assert evidence.true_labels is not None
     return _divided_by_sums(np.eye(evidence.num_classes)[evidence.true_labels].T @ evidence.p)
 
@@ -87,4 +123,10 @@ def _divided_by_sums(rows: Floats) -> Rows:
     return rows / np.where(unknown, 1.0, sums)[:, None], unknown
 
 
-ESTIMATORS = {"anchor": _anchor, "confident": _confident, "dual-t": _dual, "trusted": _trusted}
+ESTIMATORS = {
+    "surest": _surest,
+    "anchor": _anchor,
+    "confident": _confident,
+    "dual-t": _dual,
+    "gold": _gold,
+}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from sigua import checks
 from sigua.conditions import (
@@ -17,7 +20,8 @@ from sigua.conditions import (
     NonNegative,
     SmallLoss,
 )
-from sigua.schedules import Knots, Schedule, horizon, value_at
+from sigua.objective import Array
+from sigua.schedules import Epochs, Knots, Schedule, horizon, value_at, values_at
 from sigua.transition import TransitionMatrix, require_matrix
 
 Correction = Literal["none", "backward", "forward"]
@@ -165,6 +169,22 @@ class Method:
         epoch = checks.number("epoch", epoch, 0, float("inf"), "count epochs from 0")
         return value_at("gamma", self.gamma, epoch), *self.condition.at(epoch)
 
+    def at_each(self, epochs: Epochs) -> list[Array]:
+        """Return `at` for many epochs at once, an array per number.
+
+        A rule of one's own, and one that inherits from ours, is asked epoch by epoch.
+
+        Raises:
+            ValueError: a schedule left its range.
+        """
+        rule: Any = self.condition
+        numbers: Any = ()
+        if "at_each" in vars(type(rule)):
+            numbers = rule.at_each(epochs)
+        elif rule.at(0):
+            numbers = map(np.array, zip(*map(rule.at, epochs.tolist()), strict=True))
+        return [values_at("gamma", self.gamma, epochs), *numbers]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the method as a dict of strings, numbers and lists, for JSON.
 
@@ -177,6 +197,13 @@ class Method:
         """
         encoded = {name: _encode(name, value) for name, value in self._arguments().items()}
         return {"method": type(self).__name__} | encoded
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle as data where it is data, which PyTorch loads with weights_only=True."""
+        if type(self).__module__ == "sigua.methods":  # a class of your own may not be imported yet
+            with suppress(ValueError):
+                return method_from_dict, (self.to_dict(),)
+        return super().__reduce_ex__(protocol)
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Method:
@@ -191,6 +218,11 @@ class Method:
         except TypeError as error:  # an argument is missing or unknown
             advice = "compare it with to_dict()"
             raise checks.refuse("data", "must be complete", str(error), advice) from None
+
+
+def method_from_dict(data: dict[str, Any]) -> Method:
+    """Return `Method.from_dict(data)`: what a pickle of a method calls, by a plain name."""
+    return Method.from_dict(data)
 
 
 _CONDITIONS = {

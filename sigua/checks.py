@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 LARGEST = sys.float_info.max
 
+SUM_TOLERANCE = 0.02
+"""By how much probabilities may fail to sum to 1: bfloat16 rounds that much."""
+
 
 def refuse(name: str, rule: str, came: str, advice: str) -> ValueError:
     """Return (not raise) the error, so that the caller's own line is the last of the traceback."""
@@ -43,7 +46,7 @@ def whole(name: str, value: Any, low: int, advice: str) -> int:
     Raises:
         ValueError: `value` is not an integer, or below `low`.
     """
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+    if not _is_integer(value) or value < low:
         rule = f"must be a whole number of at least {low}"
         raise refuse(name, rule, f"{value!r} came", advice)
     return int(value)
@@ -83,26 +86,65 @@ def choice(name: str, value: Any, options: Iterable[str]) -> None:
         raise refuse(name, f"must be one of {listed}", f"{value!r} came", "choose one of them")
 
 
+def array(name: str, value: Any) -> NDArray[Any]:
+    """Return `value` as an array, not copied if it is one.
+
+    Raises:
+        ValueError: lists of different lengths, masked entries, a tensor with gradient or not on
+            the CPU.
+    """
+    if np.ma.is_masked(value):
+        masked = int(np.ma.getmaskarray(value).sum())
+        raise ValueError(
+            f"{name}: must have no masked entries, got {masked} of them; "
+            "try leaving those examples out, or filling them in"
+        )
+    if getattr(value, "requires_grad", False):
+        raise ValueError(
+            f"{name}: must be constant, got a tensor that requires gradients; try {name}.detach()"
+        )
+    if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # which NumPy does not know
+        value = value.float()
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        came = "lists of different lengths" if "inhomogeneous" in str(error) else str(error)
+        raise ValueError(
+            f"{name}: must be an array, got {came}; try lists of one length, or a NumPy array"
+        ) from None
+
+
 def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
     """Return integer labels of shape (n,) in [0, num_classes) as an array, not copied."""
-    array = np.asarray(value)
-    if array.shape == (0,) and array.dtype.kind == "f":
-        array = array.astype(int)  # an empty list is float64
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        came = f"shape {array.shape} of {array.dtype} came"
+    found = array(name, value)
+    if found.shape == (0,) and found.dtype.kind == "f":
+        found = found.astype(int)  # an empty list is float64
+    if found.dtype.kind == "O" and all(map(_is_integer, found.ravel())):
+        with suppress(OverflowError):
+            found = found.astype(np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        came = f"shape {found.shape} of {found.dtype} came"
         advice = (
             f"use {name}.ravel() on a column, {name}.argmax(1) on one-hot rows, "
             f"{name}.astype(int) on floats"
         )
-        if array.dtype.kind in "OSU":
-            advice = f"number them: np.unique({name}, return_inverse=True)[1]"
+        if found.dtype.kind in "OSU":
+            advice = (
+                "number them as the model's outputs are, such as "
+                f"[list(clf.classes_).index(label) for label in {name}], "
+                "or give classes=clf.classes_ where probabilities are given, too"
+            )
         raise refuse(name, "must be integers of shape (n,)", came, advice)
-    outside = (array < 0) | (array >= num_classes)
+    outside = (found < 0) | (found >= num_classes)
     if outside.any():
         first = int(outside.argmax())
-        came = f"{name}[{first}] is {array[first]}"
+        came = f"{name}[{first}] is {found[first]}"
         raise refuse(name, f"must lie in [0, {num_classes})", came, "number the classes from 0")
-    return array
+    return found
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def floats(name: str, value: Any) -> NDArray[np.float64]:
@@ -111,12 +153,12 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
     Raises:
         ValueError: a word among them, rows of different lengths, a tensor with gradient.
     """
+    found = array(name, value)
     try:
-        array = np.asarray(value)
-        if array.dtype.kind == "c":
-            raise TypeError(f"{array.dtype}")
-        return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError, RuntimeError) as error:  # the last is PyTorch's
+        if found.dtype.kind == "c":
+            raise TypeError(f"{found.dtype}")
+        return np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError) as error:
         advice = "look at its entries"
         raise refuse(name, "must be an array of numbers", str(error), advice) from None
 
@@ -124,7 +166,7 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
 def probabilities(name: str, value: Any) -> NDArray[np.float64]:
     """Return probabilities of shape (n, k), k >= 2, as a new float64 array with rows summing to 1.
 
-    A sum may be off by 1e-3, which is float16's softmax, and is divided out.
+    A sum may be off by `SUM_TOLERANCE`, which is divided out.
 
     Raises:
         ValueError: another shape, no row, an entry outside [0, 1] or NaN, another sum.
@@ -134,7 +176,8 @@ def probabilities(name: str, value: Any) -> NDArray[np.float64]:
         rule = "must have shape (n, k), a row per example and a column per class"
         raise refuse(name, rule, f"shape {array.shape} came", "give predict_proba's output")
     sums = array.sum(axis=1)
-    wrong = ~((array >= 0) & (array <= 1 + 1e-3)).all(axis=1) | ~(np.abs(sums - 1) <= 1e-3)
+    wrong = ~((array >= 0) & (array <= 1 + SUM_TOLERANCE)).all(axis=1)
+    wrong |= ~(np.abs(sums - 1) <= SUM_TOLERANCE)
     if wrong.any():
         first = int(wrong.argmax())
         low, high = array[first].min(), array[first].max()
@@ -144,32 +187,41 @@ def probabilities(name: str, value: Any) -> NDArray[np.float64]:
     return np.asarray(array / sums[:, None])
 
 
-def losses(name: str, value: Any) -> NDArray[np.float64]:
+def losses(name: str, value: Any, *, gaps: bool = False) -> NDArray[np.float64]:
     """Return losses of shape (n,) or (epochs, n) as a float64 array; +inf is a loss.
+
+    Args:
+        name: of the argument.
+        value: the losses.
+        gaps: whether entries of (epochs, n) may be NaN.
 
     Raises:
         ValueError: another shape, no example, a negative loss or NaN.
     """
-    return _per_example(name, value, 0, float("inf"), "give cross-entropies")
+    return _per_example(name, value, 0, float("inf"), "give cross-entropies", gaps)
 
 
-def margins(name: str, value: Any) -> NDArray[np.float64]:
-    """Return margins of shape (n,) or (epochs, n) as a float64 array.
+def margins(name: str, value: Any, *, gaps: bool = False) -> NDArray[np.float64]:
+    """Return margins of shape (n,) or (epochs, n) as a float64 array; `gaps` as for `losses`.
 
     Raises:
         ValueError: another shape, no example, an entry outside [-1, 1] or NaN.
     """
-    return _per_example(name, value, -1, 1, "give differences of probabilities, not of logits")
+    return _per_example(
+        name, value, -1, 1, "give differences of probabilities, not of logits", gaps
+    )
 
 
 def _per_example(
-    name: str, value: Any, low: float, high: float, advice: str
+    name: str, value: Any, low: float, high: float, advice: str, gaps: bool
 ) -> NDArray[np.float64]:
     array = floats(name, value)
     if array.ndim not in (1, 2) or array.size == 0:
         rule = "must have shape (n,), or (epochs, n)"
         raise refuse(name, rule, f"shape {array.shape} came", "give an entry per example")
     wrong = ~((array >= low) & (array <= high))
+    if gaps and array.ndim == 2:
+        wrong &= ~np.isnan(array)
     if wrong.any():
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
         came = f"{name}[{', '.join(map(str, first))}] is {array[first]:g}"

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from sigua import checks
 from sigua.objective import Array, Split
 from sigua.schedules import (
+    Epochs,
     Schedule,
     horizon,
     keep_rate,
+    keep_rates,
     rate_to_count,
     rate_to_parts,
+    rates_to_parts,
     value_at,
+    values_at,
 )
 
 
@@ -141,7 +147,8 @@ class SmallLoss:
     together; without ties floor(n * rho) + 1 examples are good.
 
     With `variant="official"`, as in the authors' released code, floor(n * rho) examples are good
-    and delta is a share of what was dropped: the next floor(delta * dropped) are bad.
+    and delta is a share of what was dropped: the next floor(delta * dropped) are bad. A mini-batch
+    below 1 / rho then keeps nobody: it is only climbed on, if at all.
 
     Args:
         noise_rate: share of wrong labels, in [0, 1).
@@ -182,6 +189,13 @@ class SmallLoss:
         forget = delta if self.variant == "official" else min(keep + delta, 1.0)
         return rate_to_parts(keep), rate_to_parts(forget)
 
+    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
+        """Return `at` for many epochs at once, an array per number."""
+        keep = keep_rates(epochs, self.noise_rate, self.warmup)
+        delta = values_at("delta", self.delta, epochs)
+        forget = delta if self.variant == "official" else np.minimum(keep + delta, 1.0)
+        return rates_to_parts(keep), rates_to_parts(forget)
+
     def counts(self, size: Any, keep: Any, forget: Any) -> tuple[Any, Any]:
         """Return how many are good, and how many are good or bad, when no two losses tie."""
         kept = rate_to_count(size, keep)
@@ -190,10 +204,11 @@ class SmallLoss:
         return kept + 1, rate_to_count(size, forget) + 1
 
     def too_small(self, size: int) -> bool:
-        """Whether, once warm, no example of such a batch is dropped, or none is ever bad."""
+        """Whether, once warm, such a batch keeps or drops no example, or none is ever bad."""
         settled = self.horizon if self.horizon < float("inf") else self.warmup
         kept, reached = self.counts(size, *self.at(settled))
-        return self.noise_rate > 0 and (kept >= size or (self.delta != 0 and reached <= kept))
+        nobody_bad = self.delta != 0 and reached <= kept
+        return self.noise_rate > 0 and (not 0 < kept < size or nobody_bad)
 
     def split(self, batch: Batch, keep: Any, forget: Any) -> Split:
         kept, reached = self.counts(batch.size, keep, forget)
@@ -270,6 +285,10 @@ class NoiseFloor:
 
     def at(self, epoch: float) -> tuple[float, ...]:
         return (value_at("floor", self.floor, epoch, float("inf")),)
+
+    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
+        """Return `at` for many epochs at once, an array per number."""
+        return (values_at("floor", self.floor, epochs, float("inf")),)
 
     def split(self, batch: Batch, floor: Any) -> Split:
         mean = batch.mean()

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
-from sigua._mixture import best_threshold
+from sigua._hills import known_classes, second_hill
+from sigua._names import probabilities_and_labels
 from sigua.objective import Array, Split
 from sigua.schedules import rate_to_count, rate_to_parts
 
@@ -118,6 +119,8 @@ class LabelIssues:
     """(n,): indices of the examples, the most suspicious first."""
     count: int
     """How many of them are suspects."""
+    precision: float = NAN
+    """Which share of the suspects is wrong, by a cautious estimate; NaN for none, or at a rate."""
 
     @property
     def suspects(self) -> NDArray[np.bool_]:
@@ -132,28 +135,40 @@ def rank_label_issues(
     *,
     margins: ArrayLike | None = None,
     noise_rate: float | None = None,
+    labels: ArrayLike | None = None,
 ) -> LabelIssues:
     """Rank examples by how wrong their labels look, over the epochs or in one pass.
 
     The score is 1 - p(label) from losses, or (1 - margin) / 2 from margins, averaged over the
-    epochs. Epochs tell more than a pass at the end: right labels are learnt early and wrong ones
-    late, if at all, whereas at the end both may be. Margins tell more where wrong labels of a class
-    are of few classes, and losses a little more where they are of any (Pleiss et al. 2020 and
-    Northcutt et al. 2021 rank by margins).
+    epochs in which an example was met. Epochs tell more than a pass at the end: right labels are
+    learnt early and wrong ones late, if at all, whereas at the end both may be. Margins tell more
+    where wrong labels of a class are of few classes, and losses a little more where they are of any
+    (Pleiss et al. 2020 and Northcutt et al. 2021 rank by margins).
+
+    At a noise rate, that share is suspect. Without one, margins below zero are, of labels that the
+    model finds less likely than another one, if they make a hill of their own, beyond that of the
+    right labels. In clean data there is none, and where wrong labels look right to the model there
+    may be none: then nobody is suspect. `precision` says how sure the suspects are. Losses without
+    a rate have no suspects, for a hard example has a large loss, too.
 
     `sigua_torch.diagnostics.LabelHistory` records both in training. A pass at the end is one epoch:
     use `sigua.label_losses(model.predict(x), y)` or `sigua.label_margins`.
 
     Args:
         losses: at least 0, in nats, shape (n,) or (epochs, n): the plain cross-entropy at the given
-            label, whatever the model was trained with. +inf is allowed.
+            label, whatever the model was trained with. +inf is allowed, and NaN for an example that
+            an epoch left out.
         margins: instead of losses: p(label) less the largest other probability, in [-1, 1].
-        noise_rate: the share of wrong labels, in [0, 1], where to cut; if not given, where the
-            scores of the two parts are furthest apart (Otsu 1979), which cuts clean data, too.
+        noise_rate: the share of wrong labels, in [0, 1].
+        labels: the given labels, numbers or words, shape (n,), for margins without a rate. A rare
+            class that the model hardly predicts looks wrong: with labels, classes of which a third
+            is suspect, and three times as many as of all, come last in the order, and their
+            examples are no suspects.
 
     Raises:
-        ValueError: losses or margins that are none, or not exactly one of them; a rate outside
-            [0, 1].
+        ValueError: losses or margins that are none, or not exactly one of them; an example that was
+            never met, or an epoch in which none was; a rate outside [0, 1]; labels of another
+            length, or that nothing would read.
 
     >>> issues = rank_label_issues([[2.0, 0.9, 0.1, 0.3], [3.0, 0.1, 0.0, 0.2]], noise_rate=0.25)
     >>> issues.order.tolist(), issues.suspects.tolist()
@@ -162,23 +177,69 @@ def rank_label_issues(
     if (losses is None) == (margins is None):
         came = "neither came" if losses is None else "both came"
         raise checks.refuse("losses", "give them or margins", came, "give one of the two")
+    if labels is not None and (margins is None or noise_rate is not None):
+        read = "losses" if margins is None else f"noise_rate={noise_rate}"
+        raise ValueError(f"labels: must come with margins and no rate, got {read}; try without")
     if margins is not None:
-        table = (1 - np.atleast_2d(checks.margins("margins", margins))) / 2
-        scores = tie_break = table.mean(axis=0)
+        table = (1 - _epochs("margins", checks.margins("margins", margins, gaps=True))) / 2
+        scores = tie_break = np.nanmean(table, axis=0)
     else:
-        table = np.atleast_2d(checks.losses("losses", losses))
-        scores = -np.expm1(-table).mean(axis=0)
+        table = _epochs("losses", checks.losses("losses", losses, gaps=True))
+        scores = np.nanmean(-np.expm1(-table), axis=0)
         with np.errstate(over="ignore"):  # infinite is large enough
-            tie_break = table.mean(axis=0)  # where scores of large losses have rounded to 1
-    order = np.lexsort((-tie_break, -scores))
-    if noise_rate is None:
-        return LabelIssues(scores, order, int((scores > best_threshold(scores)).sum()))
-    rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share of wrong labels")
-    return LabelIssues(scores, order, rate_to_count(len(order), rate_to_parts(rate)))
+            tie_break = np.nanmean(table, axis=0)  # where large losses' scores have rounded to 1
+    if noise_rate is None and margins is not None:
+        return _beyond_the_valley(scores, labels)
+    order, count = np.lexsort((-tie_break, -scores)), 0
+    if noise_rate is not None:
+        rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share of wrong labels")
+        count = rate_to_count(len(order), rate_to_parts(rate))
+    return LabelIssues(scores, order, count)
 
 
-def label_margins(probabilities: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
+def _beyond_the_valley(scores: NDArray[np.float64], labels: ArrayLike | None) -> LabelIssues:
+    """Cut where a second hill begins, leaving out classes that look wrong as a whole."""
+    cut, precision = second_hill(scores)
+    known = np.ones(len(scores), dtype=bool)
+    if labels is not None:
+        given = checks.array("labels", labels)
+        checks.same_length("labels", given, "margins", scores)
+        known = known_classes(scores > cut, given)
+        if not known.all():
+            cut, precision = second_hill(scores[known])
+    order = np.lexsort((-scores, ~known))
+    return LabelIssues(scores, order, int((known & (scores > cut)).sum()), precision)
+
+
+def _epochs(name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (epochs, n), where every epoch and every example has a value."""
+    table = np.atleast_2d(table)
+    never = np.asarray(np.isnan(table).all(axis=0))
+    if never.any():
+        raise ValueError(
+            f"{name}: must have a value for each example in some epoch, got none for "
+            f"{never.sum()} of {len(never)}, the first at {int(never.argmax())}; try more epochs, "
+            f"or rank the others, {name}[:, ~np.isnan({name}).all(axis=0)]"
+        )
+    empty = np.isnan(table).all(axis=1)
+    if empty.any():
+        raise ValueError(
+            f"{name}: must have a value in each epoch, got NaN alone in epoch "
+            f"{int(empty.argmax())}; look whether the training diverged there, or leave it out"
+        )
+    return table
+
+
+def label_margins(
+    probabilities: ArrayLike, labels: ArrayLike, *, classes: ArrayLike | None = None
+) -> NDArray[np.float64]:
     """Return p(label | x) less the largest other probability, float64, shape (n,), in [-1, 1].
+
+    Args:
+        probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out.
+        labels: integers in [0, k), shape (n,).
+        classes: the names of the columns, as for `sigua.estimate_transition`; labels are then
+            names.
 
     Raises:
         ValueError: probabilities or labels that are none, or of different lengths.
@@ -186,9 +247,7 @@ def label_margins(probabilities: ArrayLike, labels: ArrayLike) -> NDArray[np.flo
     >>> label_margins([[0.25, 0.75], [0.5, 0.5]], [0, 1]).tolist()
     [-0.5, 0.0]
     """
-    p = checks.probabilities("probabilities", probabilities)
-    y = checks.labels("labels", labels, p.shape[1])
-    checks.same_length("labels", y, "probabilities", p)
+    p, y = probabilities_and_labels(probabilities, labels, classes)
     rows = np.arange(len(p))
     own = p[rows, y]
     p[rows, y] = -1.0

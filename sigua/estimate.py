@@ -15,67 +15,88 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
-from sigua._estimators import ESTIMATORS, Evidence, Floats
+from sigua._estimators import ESTIMATORS, Evidence, surest
 from sigua._mixture import share_of_larger
+from sigua._names import column_names, columns_of, probabilities_and_labels
+from sigua.intervals import Floats, Interval
 from sigua.transition import TransitionMatrix
 
 _NEEDS = {
+    "surest": ("labels",),
     "anchor": (),
     "confident": ("labels",),
     "dual-t": ("labels",),
-    "trusted": ("true_labels",),
+    "gold": ("true_labels",),
 }
+APART = 0.05
+"""By how much confident counting and the surest must differ for a warning."""
 
 
 def estimate_transition(
     probabilities: ArrayLike,
     labels: ArrayLike | None = None,
     *,
-    method: str = "confident",
+    method: str = "surest",
     quantile: float = 1.0,
     true_labels: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
 ) -> TransitionMatrix:
     """Return an estimate of T, with as many classes as `probabilities` has columns.
 
+    Who has checked labels of some examples, drawn at random, counts: `count_transition`. Nobody can
+    see from the noisy labels alone errors that follow from the input, as those of a keyword rule
+    do: a model predicts them like any other label.
+
     The methods, and what each reads beside the probabilities:
 
+    - "surest" (`labels`): count the labels of those that are most surely predicted as i, where
+      hardly anything is ambiguous, and smooth: k labels more of each class, distributed as the
+      noise is on average. How many are the surest is decided by the interval of the noise rate.
     - "anchor" (nothing): row i of T is the probabilities of the example that is most surely i, or,
       with `quantile` below 1, of one that is nearly so, in case the surest is an outlier
       (Patrini et al. 2017, who take 0.97 where classes are many).
     - "confident" (`labels`): count the examples labelled j that are confidently i, i.e. at least as
-      surely as the examples labelled i are on average (Northcutt et al. 2021).
+      surely as the examples labelled i are on average (Northcutt et al. 2021). Where classes
+      overlap, it takes what is ambiguous for noise.
     - "dual-t" (`labels`): T as a product of two easier ones, from the true to the predicted class
       by anchors, and from the predicted to the observed class by counting (Yao et al. 2020). For a
       model that is sure at its anchors: where the probabilities are right, it comes to T @ T.
-    - "trusted" (`true_labels`): row i is the mean over the examples that were checked and are i
-      (gold loss correction, Hendrycks et al. 2018). Give the rows of the checked examples only.
+    - "gold" (`true_labels`): row i is the mean over the examples that were checked and are i
+      (gold loss correction, Hendrycks et al. 2018). Give the rows of the checked examples only. It
+      believes the model, and takes what is ambiguous for noise: count, if you have the labels.
 
-    A class about which nothing is known is taken for free of noise (1 on the diagonal), and a
-    warning names it: a class without labels or without any probability ("anchor", "dual-t"), that
-    no example is confidently ("confident"), that is never predicted ("dual-t": what is predicted as
-    it would be observed as it), or of which none was checked ("trusted").
+    A class about which nothing is known is taken for free of noise (1 on the diagonal; in "surest"
+    for as noisy as the average), and a warning names it: a class without labels or without any
+    probability ("anchor", "dual-t"), that no example is confidently ("confident"), that is never
+    predicted ("surest", "dual-t": what is predicted as it would be observed as it), or of which
+    none was checked ("gold").
 
     Args:
-        probabilities: p(observed class | x), shape (n, k), each row summing to 1 within 1e-3. Left
-            as it is, as are the labels.
-        labels: the noisy labels, integers in [0, k), shape (n,); not for "trusted".
+        probabilities: p(observed class | x), shape (n, k), each row summing to 1 within 0.02, which
+            is divided out. Left as it is, as are the labels.
+        labels: the noisy labels, integers in [0, k), shape (n,); not for "gold".
         method: one of those above.
         quantile: which order statistic of a class's probabilities makes the anchor, a fraction of
             all n examples; for "anchor" and "dual-t".
-        true_labels: integers in [0, k), shape (n,); for "trusted" only.
+        true_labels: integers in [0, k), shape (n,); for "gold" only.
+        classes: what the columns of `probabilities` are called, in their order, such as
+            scikit-learn's `clf.classes_`; labels are then such names. Where `probabilities` is a
+            data frame, the names of its columns are taken.
 
     Raises:
         ValueError: bad input, something missing or superfluous, or an estimate without a usable
             inverse (see `TransitionMatrix`).
 
     Warns:
-        UserWarning: nothing is known about a class.
+        UserWarning: nothing is known about a class, or ("surest") confident counting finds far more
+            noise: then classes overlap, or hard examples are wrong more often, and labels that were
+            checked tell which.
 
     >>> p = [[0.8, 0.2], [0.7, 0.3], [0.4, 0.6], [0.3, 0.7]]
     >>> estimate_transition(p, method="anchor").rows.tolist()
     [[0.8, 0.2], [0.3, 0.7]]
     """
-    evidence = _read(probabilities, labels, method, quantile, true_labels)
+    evidence = _read(probabilities, labels, method, quantile, true_labels, classes)
     return _estimate(evidence, method)
 
 
@@ -83,16 +104,18 @@ def estimate_noise_rate(
     probabilities: ArrayLike | None = None,
     labels: ArrayLike | None = None,
     *,
-    method: str = "confident",
+    method: str = "surest",
     quantile: float = 1.0,
     true_labels: ArrayLike | None = None,
     losses: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
 ) -> float:
     """Return an estimate of the share of wrong labels, a fraction in [0, 1].
 
     With a method of `estimate_transition` it is 1 - sum_i p(i) T[i, i], for the class frequencies
-    p that T turns into the observed ones: those of `labels`, else the mean of `probabilities`. Who
-    has both labels of some examples needs no estimate: it is `(labels != true_labels).mean()`.
+    p that T turns into the observed ones: those of `labels`, else the mean of `probabilities`; with
+    "surest" it is the share of labels that say otherwise among the most surely predicted. Who has
+    both labels of some examples counts: `count_noise_rate`. `diagnose` gives an interval.
 
     With "mixture" it is the weight of the larger of two normal components fitted to 1 - p(label)
     (after Arazo et al. 2019 and Li et al. 2020): for who has nothing but losses. It sees wrong
@@ -107,6 +130,7 @@ def estimate_noise_rate(
         true_labels: as for `estimate_transition`.
         losses: for "mixture", cross-entropies at the noisy labels in nats, shape (n,), instead of
             `probabilities` and `labels`.
+        classes: as for `estimate_transition`.
 
     Raises:
         ValueError: as for `estimate_transition`.
@@ -119,16 +143,28 @@ def estimate_noise_rate(
     """
     if method == "mixture":
         _refuse_superfluous(method, true_labels=true_labels)
-        return share_of_larger(-np.expm1(-_given_losses(probabilities, labels, losses)))
+        return share_of_larger(-np.expm1(-_given_losses(probabilities, labels, losses, classes)))
     checks.choice("method", method, [*_NEEDS, "mixture"])
     _refuse_superfluous(method, losses=losses)
-    evidence = _read(probabilities, labels, method, quantile, true_labels)
+    evidence = _read(probabilities, labels, method, quantile, true_labels, classes)
+    if method == "surest":
+        assert evidence.labels is not None
+        rate = surest(evidence.p, evidence.labels)[1]
+        _warn_if_apart(evidence, rate, stacklevel=3)
+        return rate.value
     T = _estimate(evidence, method)
     return float(np.clip(1 - evidence.true_frequencies(T) @ T.rows.diagonal(), 0, 1))
 
 
-def label_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
+def label_losses(
+    probabilities: ArrayLike, labels: ArrayLike, *, classes: ArrayLike | None = None
+) -> Floats:
     """Return -log p(label | x) in nats, float64, shape (n,); +inf where p is 0.
+
+    Args:
+        probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out.
+        labels: integers in [0, k), shape (n,).
+        classes: the names of the columns, as for `estimate_transition`; labels are then names.
 
     Raises:
         ValueError: probabilities or labels that are none, or of different lengths.
@@ -136,15 +172,13 @@ def label_losses(probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     >>> label_losses([[0.25, 0.75], [1.0, 0.0]], [1, 0]).round(3).tolist()
     [0.288, 0.0]
     """
-    p = checks.probabilities("probabilities", probabilities)
-    y = checks.labels("labels", labels, p.shape[1])
-    checks.same_length("labels", y, "probabilities", p)
+    p, y = probabilities_and_labels(probabilities, labels, classes)
     with np.errstate(divide="ignore"):
         return np.asarray(np.maximum(-np.log(p[np.arange(len(p)), y]), 0.0))  # no -0.0
 
 
 def _read(
-    probabilities: Any, labels: Any, method: str, quantile: float, true_labels: Any
+    probabilities: Any, labels: Any, method: str, quantile: float, true_labels: Any, classes: Any
 ) -> Evidence:
     checks.choice("method", method, _NEEDS)
     p = checks.probabilities("probabilities", probabilities)
@@ -154,13 +188,15 @@ def _read(
         if given[name] is None:
             advice = f"pass {name}=, or choose another method"
             raise checks.refuse(name, f"{method!r} counts them", "none came", advice)
-    useless = {"labels": labels} if method == "trusted" else {"true_labels": true_labels}
+    useless = {"labels": labels} if method == "gold" else {"true_labels": true_labels}
     _refuse_superfluous(method, **useless)
     if quantile != 1 and method not in ("anchor", "dual-t"):
         _refuse_superfluous(method, quantile=quantile)
+    names = column_names(probabilities, classes, p.shape[1])
     for name, value in given.items():
         if value is not None:
-            given[name] = checks.labels(name, value, p.shape[1]).astype(np.int64)
+            columns = columns_of(name, value, names)
+            given[name] = checks.labels(name, columns, p.shape[1]).astype(np.int64)
             checks.same_length(name, given[name], "probabilities", p)
     return Evidence(p, given["labels"], given["true_labels"], quantile)
 
@@ -171,13 +207,14 @@ def _refuse_superfluous(method: str, **given: Any) -> None:
             raise checks.refuse(name, f"{method!r} has no use for it", "it came", "leave it out")
 
 
-def _given_losses(probabilities: Any, labels: Any, losses: Any) -> Floats:
+def _given_losses(probabilities: Any, labels: Any, losses: Any, classes: Any) -> Floats:
     if losses is None:
         if probabilities is None or labels is None:
             advice = "pass losses=, or probabilities and labels"
             raise checks.refuse("losses", "'mixture' needs them", "none came", advice)
-        return label_losses(probabilities, labels)
-    _refuse_superfluous("mixture with losses", probabilities=probabilities, labels=labels)
+        return label_losses(probabilities, labels, classes=classes)
+    given = {"probabilities": probabilities, "labels": labels, "classes": classes}
+    _refuse_superfluous("mixture with losses", **given)
     array = checks.losses("losses", losses)
     if array.ndim != 1:
         came = f"shape {array.shape} came"
@@ -185,15 +222,52 @@ def _given_losses(probabilities: Any, labels: Any, losses: Any) -> Floats:
     return array
 
 
+def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
+    """Return T by the surest, silently; None if it has no usable inverse."""
+    try:
+        return TransitionMatrix(ESTIMATORS["surest"](evidence)[0])
+    except ValueError:
+        return None
+
+
+def confident_rate(evidence: Evidence) -> float:
+    """Return the noise rate by confident counting, silently; NaN if its T has no inverse."""
+    try:
+        T = TransitionMatrix(ESTIMATORS["confident"](evidence)[0])
+    except ValueError:
+        return float("nan")
+    return float(np.clip(1 - evidence.true_frequencies(T) @ T.rows.diagonal(), 0, 1))
+
+
+def are_apart(rate: Interval, other: float) -> bool:
+    """Return whether another estimate lies outside an interval, and far from its value."""
+    return not rate.low <= other <= rate.high and abs(other - rate.value) > APART
+
+
+def _warn_if_apart(evidence: Evidence, rate: Interval, stacklevel: int) -> None:
+    other = confident_rate(evidence)
+    if are_apart(rate, other):
+        warnings.warn(
+            f"two ways to estimate the noise rate disagree: {rate.value:.2f} among the surest "
+            f"examples, {other:.2f} by confident counting; classes overlap, or hard examples are "
+            "wrong more often: check 100 labels drawn at random, and count (sigua.diagnose)",
+            stacklevel=stacklevel,
+        )
+
+
 def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
     """Estimate, and say about which classes nothing is known."""
     rows, unknown = ESTIMATORS[method](evidence)
     if unknown.any():
+        taken = "as noisy as the average" if method == "surest" else "free of noise"
         warnings.warn(
             f"nothing is known about class {', '.join(map(str, np.flatnonzero(unknown)))}: "
-            f"{method!r} takes it for free of noise",
+            f"{method!r} takes it for {taken}",
             stacklevel=3,
         )
+    if method == "surest":
+        assert evidence.labels is not None
+        _warn_if_apart(evidence, surest(evidence.p, evidence.labels)[1], stacklevel=4)
     try:
         return TransitionMatrix(rows)
     except ValueError as error:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sigua.reference import cross_entropy, log_softmax
+from sigua import checks
+from sigua.reference import cross_entropy, log_softmax, rows_of
 
 Floats = NDArray[np.float64]
 
@@ -96,5 +97,7 @@ def log_sum(scores: ArrayLike, labels: ArrayLike, epsilon: float = 0.1) -> Float
 
 def _residuals(scores: ArrayLike, labels: ArrayLike) -> Floats:
     """Return |f - y|, shape (n, k)."""
-    scores = np.asarray(scores, dtype=np.float64)
-    return np.asarray(np.abs(scores - np.eye(scores.shape[1])[np.asarray(labels)]))
+    scores = rows_of("scores", scores)
+    labels = checks.labels("labels", labels, scores.shape[1])
+    checks.same_length("labels", labels, "scores", scores)
+    return np.asarray(np.abs(scores - np.eye(scores.shape[1])[labels]))

@@ -132,7 +132,7 @@ def replace_inputs(
     [1, 2, -2]
     """
     rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share to replace")
-    x, foreign = np.asarray(x).copy(), np.asarray(foreign)
+    x, foreign = checks.array("x", x).copy(), checks.array("foreign", foreign)
     if x.ndim == 0 or x.shape[1:] != foreign.shape[1:] or foreign.ndim != x.ndim:
         came = f"{foreign.shape} came for x of {x.shape}"
         advice = "resize or crop them"
@@ -160,7 +160,7 @@ def _labels(y: ArrayLike, num_classes: int) -> NDArray[Any]:
 
 def _inputs(x: ArrayLike, y: NDArray[Any]) -> NDArray[np.float64]:
     """Return x as (n, d), checked; float64 unless it is another floating dtype."""
-    x = np.asarray(x)
+    x = checks.array("x", x)
     x = x if x.dtype.kind == "f" else x.astype(np.float64)
     checks.same_length("x", np.atleast_1d(x), "y", y)
     x = x.reshape(len(y), -1) if len(y) else np.zeros((0, 1))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
+from sigua.diagnosis import Diagnosis
 from sigua.transition import TransitionMatrix
 
 Axes = Any
@@ -138,11 +139,44 @@ def loss_histogram(
     return _finish(ax, "cross-entropy at the given label (nats)", "examples")
 
 
+def diagnosis(found: Diagnosis, *, ax: Axes | None = None) -> Axes:
+    """Draw what `sigua.diagnose` found: each share in percent, with its 95 % interval.
+
+    A dashed line stands at the share of right labels: a model that predicts more of the labels than
+    that has learnt their errors.
+
+    Args:
+        found: what `sigua.diagnose` returned.
+        ax: where to draw.
+    """
+    shares = {
+        "wrong labels": found.noise_rate,
+        "labels that the surest predictions reject": found.surest,
+        "labels predicted, out of fold": found.agreement,
+        "true labels predicted": found.accuracy,
+        "of wrong labels, predicted as given": found.reproduced,
+        "of wrong labels, the truth predicted": found.corrected,
+    }
+    known = {name: share for name, share in shares.items() if share is not None}
+    ax = _axes(ax)
+    for place, (name, share) in enumerate(known.items()):
+        color = COLORS[1] if "wrong" in name else COLORS[0]
+        ends = [[100 * (share.value - share.low)], [100 * (share.high - share.value)]]
+        ax.errorbar(100 * share.value, place, xerr=ends, fmt="o", color=color, capsize=4)
+    limit = 100 * (1 - found.noise_rate.value)
+    ax.axvline(limit, color=COLORS[2], linestyle="--", label="labels that are right")
+    ax.set_yticks(range(len(known)), list(known))
+    ax.invert_yaxis()
+    ax.set_xlim(0, 100)
+    return _finish(ax, "share of the labels (%)", "")
+
+
 def _table(name: str, values: ArrayLike) -> Any:
-    table = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    array = checks.floats(name, values)
+    table = np.atleast_2d(array)
     if table.ndim != 2 or table.size == 0:
         rule = "must have shape (epochs,) or (seeds, epochs)"
-        raise checks.refuse(name, rule, f"shape {np.shape(values)} came", "give a row per seed")
+        raise checks.refuse(name, rule, f"shape {array.shape} came", "give a row per seed")
     return table
 
 

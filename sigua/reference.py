@@ -62,9 +62,24 @@ class Step(NamedTuple):
     """(n, k) of the objective with respect to the logits."""
 
 
+def rows_of(name: str, value: ArrayLike) -> Floats:
+    """Return logits or scores, (n, k), or raise ValueError on another shape."""
+    rows = checks.floats(name, value)
+    if rows.ndim != 2:
+        raise ValueError(
+            f"{name}: must have shape (n, k), got shape {rows.shape}; "
+            f"try {name}[None] for a single example"
+        )
+    return rows
+
+
 def log_softmax(logits: ArrayLike) -> Floats:
-    """Return log p, shape (n, k)."""
-    logits = np.asarray(logits, dtype=np.float64)
+    """Return log p, shape (n, k).
+
+    Raises:
+        ValueError: logits of another shape.
+    """
+    logits = rows_of("logits", logits)
     shifted = logits - logits.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
@@ -84,19 +99,22 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def backward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
-    """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8)."""
+    """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8).
+
+    It is +inf, never -inf or NaN, where a class that it counts has an infinite loss.
+    """
     return _combined(every_class(logits), T.inverse.T)
 
 
 def _combined(losses: Floats, coefficients: Floats) -> Floats:
-    """Return losses @ coefficients, where a coefficient of 0 drops an infinite loss, too."""
+    """Return losses @ coefficients, or +inf, which says nothing, where an infinite loss is in it.
+
+    A coefficient of 0 drops an infinite loss. With any other, of either sign, the sum says nothing
+    about the example: to climb on -inf, or to add inf and -inf, would spoil the whole mini-batch.
+    """
     infinite = losses == np.inf
     total = np.where(infinite, 0.0, losses) @ coefficients
-    if infinite.any():
-        up, down = infinite @ (coefficients > 0), infinite @ (coefficients < 0)
-        with np.errstate(invalid="ignore"):  # inf - inf is NaN
-            total = total + np.where(up, np.inf, 0.0) - np.where(down, np.inf, 0.0)
-    return np.asarray(total)
+    return np.asarray(np.where(infinite @ (coefficients != 0), np.inf, total))
 
 
 def forward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
@@ -120,6 +138,7 @@ def losses_and_slopes(
     method: Method, logits: ArrayLike, labels: ArrayLike
 ) -> tuple[Floats, Floats, Floats | None]:
     """Return per-example losses (n,), their gradients (n, k), and 1'T^-1 l (n,) if corrected."""
+    checks.choice("correction", method.correction, ("none", "backward", "forward"))
     p = np.exp(log_softmax(logits))
     labels = np.asarray(labels)
     if method.correction == "backward":
@@ -188,19 +207,27 @@ def split(
         method: whose condition decides.
         losses: (n,).
         epoch: t >= 0.
-        trusted: bool, (n,), for the condition `Known`.
+        trusted: bool, (n,), or a `Split` of two, for the condition `Known`.
         class_sums: (n,), 1'T^-1 l.
         margins: (n,), for the condition `Agreement`: those of the function `margins`.
         groups: integers, (n,): each group is judged as if it were a mini-batch, such as each class
             with the labels; None for one.
+
+    Raises:
+        ValueError: an argument without an entry for each loss, or marks that are not boolean.
     """
-    values = np.asarray(losses, dtype=np.float64)
-    marks = None if trusted is None else np.asarray(trusted, dtype=bool)
-    of = np.zeros(len(values), dtype=int) if groups is None else np.asarray(groups)
-    good, bad = np.zeros((2, len(values)), dtype=bool)
+    values = checks.floats("losses", losses)
+    n = values.shape
+    if len(n) != 1:
+        raise ValueError(f"losses: must have shape (n,), got shape {n}; try losses.ravel()")
+    marks = _marks(trusted, n)
+    sums = None if class_sums is None else _column("class_sums", class_sums, n)
+    margins = None if margins is None else _column("margins", margins, n)
+    of = np.zeros(n, dtype=int) if groups is None else _column("groups", groups, n)
+    good, bad = np.zeros((2, *n), dtype=bool)
     for group in np.unique(of):
         own = of == group
-        parts = (None if part is None else part[own] for part in (marks, class_sums, margins))
+        parts = (_part(part, own) for part in (marks, sums, margins))
         batch = Batch(values[own], *parts)
         good[own], bad[own] = conditions.choose(method.condition, batch, method.at(epoch)[1:])
     return Split(good, bad)
@@ -223,7 +250,7 @@ def step(
         logits: float, shape (n, k).
         labels: integers in [0, k), shape (n,).
         epoch: t >= 0, fractional allowed.
-        trusted: bool, shape (n,), for the condition `Known`.
+        trusted: bool, shape (n,), or a `Split` of two, for the condition `Known`.
         groups: integers, shape (n,), that are judged apart; `labels` for a selection per class.
         confidence: c, shape (k,), for a rule that reads it: `sigua.confidence.rates` of what was
             seen before this mini-batch; None for ones, which it is before the first.
@@ -231,13 +258,8 @@ def step(
     Raises:
         ValueError: labels outside [0, k), or a method for another number of classes.
     """
-    logits = np.asarray(logits, dtype=np.float64)
-    method.require_classes(logits.shape[-1])
-    checks.labels("labels", labels, logits.shape[-1])
-    for name, given in (("labels", labels), ("trusted", trusted)):
-        if given is not None and np.shape(given) != logits.shape[:1]:
-            came = f"shape {np.shape(given)} came for {len(logits)} rows of logits"
-            raise checks.refuse(name, "must have an entry per example", came, "compare the two")
+    k = log_softmax(logits).shape[1]
+    method.require_classes(k)
     losses, slopes, sums = losses_and_slopes(method, logits, labels)
     by_class = conditions.reads(method.condition, "confidence")
     found = margins(logits, labels, confidence if by_class else None)
@@ -250,4 +272,36 @@ def step(
 
 
 def _at(table: Floats, labels: ArrayLike) -> Floats:
-    return np.take_along_axis(table, np.asarray(labels)[:, None], axis=1)[:, 0]
+    labels = _column("labels", checks.labels("labels", labels, table.shape[1]), table.shape[:1])
+    return np.take_along_axis(table, labels[:, None], axis=1)[:, 0]
+
+
+def _column(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array with an entry per example."""
+    column = checks.array(name, value)
+    if column.shape != shape:
+        came = f"shape {column.shape} came for {shape[0]} examples"
+        raise checks.refuse(name, "must have an entry per example", came, "compare the two")
+    return column
+
+
+def _marks(trusted: Any, shape: tuple[int, ...]) -> Any:
+    """Return a mask, or a `Split` of two, as arrays; None for None."""
+    if trusted is None:
+        return None
+    if isinstance(trusted, Split):
+        return Split(*(_marks(mask, shape) for mask in trusted))
+    mask = _column("trusted", trusted, shape)
+    if mask.size and mask.dtype != bool:  # an empty list is float64
+        raise ValueError(
+            f"trusted: must be bool, one per example, got {mask.dtype}; "
+            "try mask.astype(bool), or sigua.Split(good, bad) for two masks"
+        )
+    return mask.astype(bool)
+
+
+def _part(marks: Any, own: NDArray[np.bool_]) -> Any:
+    """Return the marks of a group."""
+    if isinstance(marks, Split):
+        return Split(*(mask[own] for mask in marks))
+    return None if marks is None else marks[own]

@@ -23,6 +23,14 @@ GROUPS = {
     "test_jax": "jax",
     "test_trainers": "trainers",
 }
+UNKNOWN = set(ASKED) - {"core", *GROUPS.values()}
+
+
+def pytest_configure():
+    if UNKNOWN:
+        known = ", ".join(["core", *dict.fromkeys(GROUPS.values())])
+        asked = ", ".join(sorted(UNKNOWN))
+        raise pytest.UsageError(f"SIGUA_TESTS: must list any of {known}, got {asked}")
 
 
 def pytest_ignore_collect(collection_path):

@@ -189,13 +189,31 @@ def test_without_ties_the_counts_are_the_documented_ones():
 
 
 @pytest.mark.parametrize("variant", LITERAL)
-@pytest.mark.parametrize(("eps", "delta"), [(0.1, 0.0), (0.2, 0.1), (0.5, 0.05), (0.5, 0.5)])
-def test_a_batch_is_too_small_if_nobody_can_be_dropped_or_bad(variant, eps, delta):
+@pytest.mark.parametrize(
+    ("eps", "delta"), [(0.1, 0.0), (0.2, 0.1), (0.5, 0.05), (0.5, 0.5), (0.8, 0.3)]
+)
+def test_a_batch_is_too_small_if_nobody_can_be_kept_dropped_or_bad(variant, eps, delta):
     """Once warm and without ties, which is what `too_small` tells in advance."""
     condition = sigua.SmallLoss(eps, delta, variant=variant)
     for size in range(1, 60):
         good, bad = sigua.reference.split(sigua.custom(condition), np.arange(size), epoch=10)
-        assert condition.too_small(size) == (good.all() or (delta > 0 and not bad.any())), size
+        useless = good.all() or not good.any() or (delta > 0 and not bad.any())
+        assert condition.too_small(size) == useless, size
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.5])
+def test_official_keeps_nobody_of_four_at_eighty_percent_and_the_batch_is_too_small(delta):
+    """floor(4 * .2) = 0 are good; of the four dropped, floor(4 * .5) = 2 are climbed on.
+
+    Of five, one is good and two are bad; the paper's rule keeps floor(4 * .2) + 1.
+    """
+    condition = sigua.SmallLoss(0.8, delta, variant="official")
+    split = sigua.reference.split(sigua.custom(condition), [1.0, 2.0, 3.0, 4.0], epoch=10)
+    assert split.good.tolist() == [False] * 4
+    assert split.bad.sum() == 4 * delta
+    assert condition.too_small(4)
+    assert not condition.too_small(5)
+    assert not sigua.SmallLoss(0.8).too_small(4)
 
 
 def test_official_averages_good_and_bad_apart():

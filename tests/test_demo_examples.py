@@ -51,3 +51,21 @@ def test_bench_quick_writes_what_was_measured_and_on_what(tmp_path):
     assert rows.keys() >= {"cross-entropy", "SIGUA_SL", "BC dense", "SIGUA_BC symmetric"}
     assert rows["cross-entropy"]["ratio"] == 1
     assert all(0 < row["low"] <= row["ratio"] <= row["high"] for row in rows.values())
+
+
+def test_suspects_compares_two_lists_and_what_is_gained_without_them(tmp_path):
+    """An epoch each: a row for every case that needs no download, and tables of the same rows."""
+    path = tmp_path / "rows.jsonl"
+    done = launch(EXAMPLES / "suspects.py", "--seeds", "1", "--epochs", "1", "--json", path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert {row["data"] for row in rows}.isdisjoint({"mnist", "fashion"})
+    assert len(rows) > 5
+    for row in rows:
+        named, right, wrong, n = row["cleanlab"]
+        assert 0 <= right <= min(named, wrong) <= n
+        assert (row["said"] is None) == (row["ours"][0] == 0)
+        assert all(0 <= row[way] <= 100 for way in ("plain", "without ours", "forgetting ours"))
+    again = launch(EXAMPLES / "suspects.py", "--table", path)
+    tables = done.stdout[: done.stdout.rindex("|") + 1]
+    assert tables.strip() == again.stdout.strip()

@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 import sigua
 from sigua import Split, label_losses, label_margins, rank_label_issues
+from sigua._mixture import best_threshold
 from sigua.diagnostics import EpochReport, masks_to_count, report
 
 T, F = True, False
@@ -144,26 +145,108 @@ def test_the_cut_is_exact_where_floating_point_is_not():
     assert rank_label_issues(np.arange(100.0), noise_rate=0.29).count == 29
 
 
-@pytest.mark.parametrize("of", ["losses", "margins"])
-def test_without_a_rate_the_cut_is_between_the_two_hills(of):
-    rng = np.random.default_rng(0)
-    p = np.concatenate([rng.uniform(0.8, 1.0, 70), rng.uniform(0.01, 0.2, 30)])
-    given_values = {"losses": -np.log(p), "margins": 2 * p - 1}
-    issues = rank_label_issues(**{of: given_values[of]})
+def two_hills(right=70, wrong=30, seed=0):
+    """Return margins of right labels, from .1 to 1, and after them of wrong ones, -1 to -.6."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.uniform(0.1, 1.0, right), rng.uniform(-1.0, -0.6, wrong)])
+
+
+def test_without_a_rate_the_cut_is_between_the_two_hills():
+    margins = two_hills()
+    issues = rank_label_issues(margins=margins)
     assert issues.suspects.tolist() == [F] * 70 + [T] * 30
+    assert issues.precision == 1  # nobody is near the cut
 
 
-def test_without_a_rate_equal_scores_have_no_suspects():
-    for losses in ([0.7], [0.7] * 5, [np.inf] * 5):
-        assert rank_label_issues(losses).count == 0
+def test_precision_is_that_of_a_triangle_from_half_of_those_at_the_cut():
+    """Bins of scores, .05 wide: 400 from 0 to .45, falling to 10 at .5 to .6, and 200 at .7 to .8.
+
+    The cut is at .55, the middle of the lowest window. Half of the density there, 10 / 2 a bin, and
+    none at 1: a triangle of 5 * 9 bins / 2 = 22.5 right ones among the 210 above the cut.
+    """
+    counts = [50] * 8 + [40, 20] + [10, 10] + [20, 40] + [70, 70] + [0] * 4
+    scores = np.repeat(np.arange(20) / 20 + 0.025, counts)
+    issues = rank_label_issues(margins=1 - 2 * scores)
+    assert issues.count == 10 + 20 + 40 + 70 + 70
+    assert issues.precision == pytest.approx(1 - 22.5 / 210, abs=1e-12)
 
 
-def test_the_cut_maximises_the_variance_between_the_parts():
-    """Of margins 1, .6, .2, -.2, -1: two parts of 2 and 3 differ most, by an exhaustive search."""
+@pytest.mark.parametrize(
+    "margins",
+    [
+        [0.7],
+        [0.7] * 5,
+        [-1.0] * 50,
+        1 - 2 * np.random.default_rng(0).beta(1, 3, 10_000),  # one hill, with a long tail
+        1 - 2 * np.random.default_rng(0).uniform(0, 1, 10_000),  # none
+        two_hills(70, 3),  # three are not many
+        np.random.default_rng(0).normal([0.6] * 500 + [-0.03] * 300, 0.06),  # half of it random
+    ],
+    ids=["one", "equal", "all", "tail", "flat", "few", "random"],
+)
+def test_where_no_hill_stands_out_nobody_is_suspect(margins):
+    issues = rank_label_issues(margins=margins)
+    assert issues.count == 0
+    assert math.isnan(issues.precision)
+
+
+def test_a_model_that_is_surer_than_it_is_right_names_nobody():
+    """Of a classifier that is right for 70 % and always sure, clean labels make two hills, too.
+
+    If it was calibrated, the mean of 1 - p(likeliest) would be .3, and not .02.
+    """
+    rng = np.random.default_rng(0)
+    sure = np.concatenate([rng.uniform(0.96, 1.0, 700), rng.uniform(-1.0, -0.8, 300)])
+    assert rank_label_issues(margins=sure).count == 0
+    unsure = np.concatenate([rng.uniform(0.2, 1.0, 700), rng.uniform(-1.0, -0.8, 300)])
+    assert rank_label_issues(margins=unsure).count == 300
+
+
+def test_losses_without_a_rate_have_no_suspects():
+    """A hard example, such as one of ten classes that look alike, has a large loss, too."""
+    p = (1 + two_hills()) / 2
+    issues = rank_label_issues(-np.log(p))
+    assert issues.count == 0
+    assert set(issues.order[:30]) == set(range(70, 100))
+
+
+def test_a_rare_class_that_is_hardly_predicted_is_not_suspect_where_labels_are_given():
+    """The class "b" is a tenth, and nearly all of it looks wrong; of "a" nobody does."""
+    margins = two_hills(920, 80)
+    labels = np.array(["a"] * 900 + ["b"] * 100)
+    assert rank_label_issues(margins=margins).count == 80
+    issues = rank_label_issues(margins=margins, labels=labels)
+    assert issues.count == 0
+    assert set(issues.order[900:]) == set(range(900, 1000))  # last, and among them by score
+    assert issues.scores[issues.order[900]] == issues.scores.max()
+
+
+def test_wrong_labels_in_every_class_are_suspects_and_stay_so_beside_a_rare_class():
+    margins = np.concatenate([two_hills(540, 60), two_hills(360, 40, 1), two_hills(10, 90, 2)])
+    labels = np.repeat([0, 1, 2], [600, 400, 100])
+    issues = rank_label_issues(margins=margins, labels=labels)
+    expected = (margins < 0) & (labels < 2)
+    assert issues.suspects.tolist() == expected.tolist()
+    even = rank_label_issues(margins=margins[:1000], labels=labels[:1000])
+    assert even.suspects.tolist() == expected[:1000].tolist()
+
+
+def test_best_threshold_maximises_the_variance_between_the_parts():
+    """Of 0, .2, .4, .6 and 1, two parts of 3 and 2 differ most, by an exhaustive search."""
     scores = np.array([0, 0.2, 0.4, 0.6, 1.0])
     between = [i * (5 - i) * (scores[:i].mean() - scores[i:].mean()) ** 2 for i in range(1, 5)]
     expected = 5 - (1 + int(np.argmax(between)))
-    assert rank_label_issues(margins=1 - 2 * scores).count == expected == 2
+    assert (scores > best_threshold(scores)).sum() == expected == 2
+
+
+def test_an_epoch_that_left_an_example_out_is_skipped_for_it():
+    """With p of (.5, -, .2) and (.25, .1, -): scores .625, .9 and .8; margins likewise."""
+    gap = np.nan
+    issues = rank_label_issues(-np.log([[0.5, gap, 0.2], [0.25, 0.1, gap]]), noise_rate=1 / 3)
+    np.testing.assert_allclose(issues.scores, [0.625, 0.9, 0.8], rtol=1e-14)
+    assert issues.order.tolist() == [1, 2, 0]
+    issues = rank_label_issues(margins=[[0.5, gap, 0.0], [1.0, -1.0, gap]], noise_rate=1 / 3)
+    np.testing.assert_allclose(issues.scores, [0.125, 1.0, 0.5], rtol=1e-14)
 
 
 def test_suspects_are_what_known_takes_for_bad():
@@ -194,6 +277,21 @@ def test_margins_are_of_probabilities_and_the_best_other_class():
         ),
         ({"margins": [np.nan]}, r"^margins: must lie in \[-1, 1\], but margins\[0\] is nan"),
         ({"losses": [0.1], "noise_rate": 20}, r"^noise_rate: must be a number in \[0, 1\]"),
+        (
+            {"losses": [[0.1, np.nan, np.nan], [0.2, 0.3, np.nan]]},
+            r"^losses: must have a value for each example .* got none for 1 of 3, the first at 2",
+        ),
+        (
+            {"margins": [[0.1, 0.2], [np.nan, np.nan]]},
+            r"^margins: must have a value in each epoch, got NaN alone in epoch 1",
+        ),
+        ({"losses": [[0.1, 0.2], [0.1]]}, r"^losses: must be an array, got lists of different"),
+        ({"losses": [0.1], "labels": [0]}, r"^labels: must come with margins and no rate, got lo"),
+        (
+            {"margins": [0.1], "labels": [0], "noise_rate": 0.2},
+            r"^labels: must come with margins and no rate, got noise_rate=0\.2",
+        ),
+        ({"margins": [0.1], "labels": [0, 1]}, r"^labels: must have an entry for each of margins"),
     ],
 )
 def test_a_ranking_of_nothing_usable_is_refused(keywords, message):

@@ -18,12 +18,12 @@ Y = [0, 0, 0, 1, 1]
 CONFIDENT_CASES = json.loads(
     (Path(__file__).parent / "golden" / "confident_joint.json").read_text()
 )["cases"]
-METHODS = ["anchor", "confident", "dual-t", "trusted"]
+METHODS = ["anchor", "confident", "dual-t", "gold"]
 
 
 def arguments(method, labels):
     """Return the labels under the name by which a method takes them."""
-    return {"method": method, "true_labels" if method == "trusted" else "labels": labels}
+    return {"method": method, "true_labels" if method == "gold" else "labels": labels}
 
 
 def close(T, rows):
@@ -54,8 +54,8 @@ def test_confident_counts_who_reaches_the_mean_of_a_label():
     The fifth is sure of nothing, so the second row of p(true | observed) is that of the fourth. The
     joint counts, [observed, true], come to [[2, 1], [0, 2]].
     """
-    close(estimate_transition(P, Y), [[1, 0], [1 / 3, 2 / 3]])
-    assert estimate_noise_rate(P, Y) == pytest.approx(1 / 5, abs=1e-14)
+    close(estimate_transition(P, Y, method="confident"), [[1, 0], [1 / 3, 2 / 3]])
+    assert estimate_noise_rate(P, Y, method="confident") == pytest.approx(1 / 5, abs=1e-14)
 
 
 def test_confident_is_never_a_class_below_its_threshold_even_if_that_is_the_likeliest():
@@ -64,8 +64,50 @@ def test_confident_is_never_a_class_below_its_threshold_even_if_that_is_the_like
     So [observed, true] counts [[1, 0, 0], [0, 1, 0], [0, 0, 1]].
     """
     p = [[0.8, 0.1, 0.1], [0.72, 0.18, 0.1], [0.2, 0.6, 0.2], [0.5, 0.05, 0.45]]
-    T = estimate_transition(p, [0, 0, 1, 2])
+    T = estimate_transition(p, [0, 0, 1, 2], method="confident")
     close(T, np.eye(3))
+
+
+def sure_and_unsure():
+    """Return 100 surely predicted, 10 of them labelled otherwise, and 100 that are coin tosses.
+
+    Both classes alike: .9 and .1 for the sure, .6 and .4 for the others.
+    """
+    p = np.repeat([[0.9, 0.1], [0.1, 0.9], [0.6, 0.4], [0.4, 0.6]], 50, axis=0)
+    y = np.repeat([0, 1, 0, 1], 50)
+    y[[*range(5), *range(50, 55), *range(100, 125), *range(150, 175)]] ^= 1
+    return p, y
+
+
+def test_surest_counts_where_the_model_is_sure_and_smooths_by_a_label_of_each_class():
+    """Of 50 of each class 5 are wrong; 2 more labels at a rate of .1: (45 + 1.8) / 52."""
+    p, y = sure_and_unsure()
+    T = estimate_transition(p, y, method="surest")
+    close(T, [[46.8 / 52, 5.2 / 52], [5.2 / 52, 46.8 / 52]])
+    assert estimate_noise_rate(p, y, method="surest") == 0.1
+
+
+def test_two_ways_that_disagree_warn_at_the_user_s_line_and_say_both():
+    """Five normal classes that overlap, by Bayes's rule, a fifth of the labels wrong."""
+    rng = np.random.default_rng(0)
+    true = np.arange(3000) % 5
+    x = np.eye(5)[true] + 0.8 * rng.standard_normal((3000, 5))
+    p = np.exp(x / 0.64)
+    T = sigua.TransitionMatrix.symmetric(0.2, 5)
+    p, y = (p / p.sum(axis=1, keepdims=True)) @ T.rows, sigua.corrupt_labels(true, T)
+    message = r"disagree: 0\.[12]\d among the surest .*, 0\.[45]\d by confident .*check 100 labels"
+    for function in (estimate_noise_rate, estimate_transition):
+        with pytest.warns(UserWarning, match=message) as caught:
+            function(p, y)
+        assert caught[0].filename == __file__
+
+
+def test_a_class_that_is_never_predicted_is_as_noisy_as_the_average():
+    """Of 60 labels 6 say 1, which no example is predicted as: its row has the rate, .1."""
+    p, y = [[0.8, 0.2]] * 60, [1] * 6 + [0] * 54
+    with pytest.warns(UserWarning, match="about class 1: 'surest' takes it for as noisy"):
+        T = estimate_transition(p, y)
+    np.testing.assert_allclose(T.rows, [[0.9, 0.1], [0.1, 0.9]], rtol=0, atol=1e-14)
 
 
 def test_dual_t_is_from_true_to_predicted_by_anchors_times_from_predicted_to_observed_by_counts():
@@ -74,14 +116,14 @@ def test_dual_t_is_from_true_to_predicted_by_anchors_times_from_predicted_to_obs
     close(T, [[14 / 15, 1 / 15], [0.4, 0.6]])
 
 
-def test_trusted_is_the_mean_over_those_that_are_of_a_class():
-    T = estimate_transition(P, method="trusted", true_labels=[0, 0, 1, 1, 0])
+def test_gold_is_the_mean_over_those_that_are_of_a_class():
+    T = estimate_transition(P, method="gold", true_labels=[0, 0, 1, 1, 0])
     close(T, [[0.7, 0.3], [0.2, 0.8]])
 
 
-def test_noise_rate_of_trusted_weighs_classes_as_they_were_checked():
+def test_noise_rate_of_gold_weighs_classes_as_they_were_checked():
     """Three of class 0 flip at 0.3 and two of class 1 at 0.2."""
-    rate = estimate_noise_rate(P, method="trusted", true_labels=[0, 0, 1, 1, 0])
+    rate = estimate_noise_rate(P, method="gold", true_labels=[0, 0, 1, 1, 0])
     assert rate == pytest.approx((3 * 0.3 + 2 * 0.2) / 5, abs=1e-14)
 
 
@@ -109,10 +151,122 @@ def test_confident_has_cleanlab_s_counts(case):
     ]
     columns = list(zip(*scaled, strict=True))
     rows = [[entry / sum(column) for entry in column] for column in columns]
-    close(estimate_transition(case["probabilities"], labels), rows)
+    close(estimate_transition(case["probabilities"], labels, method="confident"), rows)
     wrong = sum(scaled[j][i] for j in range(len(rows)) for i in range(len(rows)) if i != j)
-    rate = estimate_noise_rate(case["probabilities"], labels)
+    rate = estimate_noise_rate(case["probabilities"], labels, method="confident")
     assert rate == pytest.approx(float(wrong / len(labels)), abs=1e-12)
+
+
+# Labels by name.
+
+NAMES = ["2", "10", "9"]  # in the order of the columns, which is not that of sorting
+
+
+class Frame:
+    """What the core knows of a data frame: an array whose columns have names."""
+
+    def __init__(self, values, columns):
+        self.values, self.columns = np.asarray(values), columns
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_by_the_names_of_the_columns_are_those_columns(method):
+    p, labels = sampled(0, num_classes=3)
+    expected = estimate_transition(p, **arguments(method, labels))
+    rate = estimate_noise_rate(p, **arguments(method, labels))
+    words = np.array(NAMES)[labels]
+    for kind in (words, words.astype(object), words.tolist()):
+        given_labels = arguments(method, kind)
+        assert estimate_transition(p, **given_labels, classes=NAMES) == expected
+        assert estimate_transition(Frame(p, NAMES), **given_labels) == expected
+        assert estimate_noise_rate(Frame(p, NAMES), **given_labels, classes=NAMES) == rate
+
+
+def test_clean_labels_by_name_have_no_noise_though_sorting_would_number_them_otherwise():
+    """'10' sorts before '2' and '9': numbered so, 2/3 of these would be wrong."""
+    p, words = np.eye(3).repeat(5, axis=0), np.array(NAMES).repeat(5)
+    assert estimate_noise_rate(p, words, classes=NAMES) == 0
+    assert estimate_noise_rate(p, np.unique(words, return_inverse=True)[1]) > 0.5
+    assert estimate_noise_rate(p, words, classes=NAMES, method="mixture") == 0
+    assert (label_losses(p, words, classes=NAMES) == 0).all()
+    assert (sigua.label_margins(p, words, classes=NAMES) == 1).all()
+
+
+def test_a_diagnosis_of_labels_by_name_is_that_of_their_columns():
+    p, labels = sampled(0, num_classes=3)
+    words, true = np.array(NAMES)[labels], np.array(NAMES)[p.argmax(axis=1)]
+    expected = sigua.diagnose(p, labels, p.argmax(axis=1)[:50], checked=range(50))
+    named = sigua.diagnose(p, words, true[:50], checked=range(50), classes=NAMES)
+    assert str(named) == str(expected)
+    assert str(sigua.diagnose(Frame(p, NAMES), words, true[:50], checked=range(50))) == str(named)
+
+
+def test_a_class_that_no_label_names_keeps_its_column():
+    """No label is '2': the others are still columns 1 and 2, which '10' and '9' name."""
+    p = [[0.1, 0.7, 0.2], [0.3, 0.2, 0.5]]
+    np.testing.assert_allclose(label_losses(p, ["10", "9"], classes=NAMES), -np.log([0.7, 0.5]))
+    np.testing.assert_allclose(label_losses(p, [1, 2]), -np.log([0.7, 0.5]))
+
+
+def test_object_arrays_of_integers_are_the_integers():
+    p, labels = sampled(0)
+    kept = labels > 0  # without class 0, numbering them afresh would shift all
+    assert label_losses(p[kept], labels[kept].astype(object)).tolist() == (
+        label_losses(p[kept], labels[kept]).tolist()
+    )
+
+
+def test_classes_may_be_any_numbers_and_a_frame_s_counted_columns_are_no_names():
+    p, labels = sampled(0)
+    expected = label_losses(p, labels).tolist()
+    assert label_losses(p, labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
+    assert label_losses(Frame(p, range(4)), labels).tolist() == expected
+    assert label_losses(Frame(p, range(4)), labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("p", "labels", "classes", "message"),
+    [
+        (P, list("aabbb"), None, r"^labels: must be integers .*classes=clf\.classes_"),
+        (P, list("aabbc"), ["a", "b"], r"^labels: must be among the classes .* labels\[4\] = 'c'"),
+        (P, Y, ["a", "b"], r"^labels: must be among the classes \['a', 'b'\], got labels\[0\] = 0"),
+        (P, [0, None, 0, 1, 1], [0, 1], r"^labels: must be among .* labels\[1\] = None"),
+        (P, [[0, 1], [0]], None, r"^labels: must be an array, got lists of different lengths"),
+        (P, [True, 0, 0, 1, object()], None, r"^labels: must be integers"),
+        (P, Y, [0, 1, 2], r"^classes: must be 2 different names"),
+        (P, Y, ["a", "a"], r"^classes: must be 2 different names"),
+        (P, Y, "ab", r"^classes: must be 2 different names"),
+        (Frame(P, ["a", "b"]), Y, None, r"^labels: must be among .*probabilities\.to_numpy\(\)"),
+        (
+            Frame(P, ["b", "a"]),
+            list("aabbb"),
+            ["a", "b"],
+            r"^classes: must be the columns .* in their order, got \['a', 'b'\]; "
+            r"try probabilities\[list\(classes\)\]",
+        ),
+        (
+            np.ma.masked_array(P, np.eye(5, 2)),
+            Y,
+            None,
+            r"^probabilities: must have no masked entries, got 2 of them",
+        ),
+        (P, np.ma.masked_array(Y, [0, 0, 1, 0, 0]), None, r"^labels: .*no masked entries, got 1"),
+        ([[0.5, 0.5], [1.0]], [0, 1], None, r"^probabilities: must be an array, got lists of diff"),
+    ],
+)
+def test_names_that_do_not_fit_and_arrays_that_are_none_are_refused(p, labels, classes, message):
+    for function in (estimate_transition, estimate_noise_rate, label_losses, sigua.label_margins):
+        with pytest.raises(ValueError, match=message) as error:
+            function(p, labels, classes=classes)
+        assert "\n" not in str(error.value)
+
+
+def test_a_masked_array_without_a_masked_entry_is_an_array():
+    expected = label_losses(P, Y).tolist()
+    assert label_losses(np.ma.masked_array(P), np.ma.masked_array(Y)).tolist() == expected
 
 
 # Properties.
@@ -157,8 +311,8 @@ def test_from_exact_probabilities_with_anchors_t_comes_back_exactly(T):
     close(estimate_transition(clean @ T.rows, method="anchor"), T.rows)
     certain = np.arange(500) % 5
     p = np.eye(5)[certain] @ T.rows
-    close(estimate_transition(p, method="trusted", true_labels=certain), T.rows)
-    rate = estimate_noise_rate(p, method="trusted", true_labels=certain)
+    close(estimate_transition(p, method="gold", true_labels=certain), T.rows)
+    rate = estimate_noise_rate(p, method="gold", true_labels=certain)
     assert rate == pytest.approx(1 - T.rows.trace() / 5, abs=1e-12)
 
 
@@ -186,6 +340,26 @@ def test_arrays_are_left_as_they_are_and_every_integer_dtype_gives_the_same(meth
     assert expected == T
     assert np.array_equal(p, before)
     assert np.array_equal(small, labels)
+
+
+def rounded_to_bfloat16(p):
+    """Return float32 with the 16 bits kept that bfloat16 has, rounded down."""
+    return (p.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
+
+
+@pytest.mark.parametrize(
+    "rounded", [rounded_to_bfloat16, lambda p: p.round(3)], ids=["bfloat16", "three decimals"]
+)
+def test_probabilities_whose_rounded_sums_are_off_by_less_than_two_percent_are_divided_out(rounded):
+    """As PyTorch's criterion takes them: of 100 classes, three decimals may be off by 1 %."""
+    p, labels = sampled(1, num_classes=100, size=2000)
+    coarse = rounded(p)
+    sums = coarse.astype(float).sum(axis=1)
+    assert 1e-3 < np.abs(sums - 1).max() < 0.02
+    own = coarse[np.arange(2000), labels] / sums
+    np.testing.assert_allclose(np.exp(-label_losses(coarse, labels)), own, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"^probabilities: .*\[0\] sums to 1.03"):
+        label_losses([[0.5, 0.53]], [0])
 
 
 def test_float16_probabilities_whose_rounded_sums_are_off_are_taken():
@@ -228,7 +402,7 @@ def test_an_anchor_of_a_class_without_labels_is_not_taken_where_there_are_labels
 def test_a_class_that_nobody_is_confidently_is_named():
     """All are alike, and reach both thresholds: .9 for 0, which is likelier, and .1 for 1."""
     with pytest.warns(UserWarning, match=r"about class 1: 'confident'"):
-        T = estimate_transition([[0.9, 0.1]] * 3, [0, 0, 1])
+        T = estimate_transition([[0.9, 0.1]] * 3, [0, 0, 1], method="confident")
     close(T, [[2 / 3, 1 / 3], [0, 1]])
 
 
@@ -320,7 +494,7 @@ def test_bad_input_is_named_with_its_first_row(positional, message):
             function(*positional)
         assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match=message.replace("labels", "true_labels")):
-        estimate_transition(positional[0], method="trusted", true_labels=positional[1])
+        estimate_transition(positional[0], method="gold", true_labels=positional[1])
     with pytest.raises(ValueError, match=message):
         estimate_noise_rate(*positional, method="mixture")
 
@@ -328,14 +502,14 @@ def test_bad_input_is_named_with_its_first_row(positional, message):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"method": "magic"}, r"^method: must be one of 'anchor', 'confident'"),
+        ({"method": "magic"}, r"^method: must be one of 'surest', 'anchor', 'confident'"),
         ({"method": "confident"}, r"^labels: 'confident' counts them, but none came"),
         ({"method": "dual-t"}, r"^labels: 'dual-t' counts them"),
-        ({"method": "trusted"}, r"^true_labels: 'trusted' counts them"),
+        ({"method": "gold"}, r"^true_labels: 'gold' counts them"),
         ({"method": "anchor", "true_labels": Y}, r"^true_labels: 'anchor' has no use for it"),
         ({"method": "anchor", "quantile": 97}, r"^quantile: .*\[0, 1\], but 97 came; .*0\.97"),
-        ({"method": "trusted", "true_labels": Y, "labels": Y}, r"^labels: 'trusted' has no use"),
-        ({"labels": Y, "quantile": 0.97}, r"^quantile: 'confident' has no use for it"),
+        ({"method": "gold", "true_labels": Y, "labels": Y}, r"^labels: 'gold' has no use"),
+        ({"labels": Y, "quantile": 0.97}, r"^quantile: 'surest' has no use for it"),
     ],
 )
 def test_what_is_missing_superfluous_or_in_percent_is_refused(keywords, message):

@@ -233,9 +233,10 @@ def test_a_traced_state_or_weight_is_checked_by_its_shape():
         step(np.ones(3, "float32"))
 
 
-def test_an_unknown_correction_is_refused():
-    """Rather than be taken for the last one known."""
-    method = sigua.forward_correction(PAIR)
+@pytest.mark.parametrize("T", [None, sigua.TransitionMatrix.pair(0.45, 10)], ids=["no T", "T"])
+def test_a_correction_that_the_backend_does_not_know_is_refused(T):
+    """As if the core had got another one: it must not be taken for one of the others."""
+    method = sigua.standard() if T is None else sigua.forward_correction(T)
     object.__setattr__(method, "correction", "sideways")
-    with pytest.raises(ValueError, match=r"correction: must be .* got 'sideways'"):
+    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*'sideways' came"):
         sigua_loss(LOGITS, LABELS, 0, method)

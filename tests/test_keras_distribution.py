@@ -11,7 +11,7 @@ BACKEND = keras.config.backend()
 
 COMMON = """
 import keras, numpy as np, sigua
-from sigua_keras import SIGUA
+from sigua_keras import SIGUA, SIGUAModel
 
 METHOD = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.25, warmup=2)
 rng = np.random.default_rng(0)
@@ -72,6 +72,50 @@ for a, b in zip(single.get_weights(), model.get_weights(), strict=True):
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 """
 
+AGREEMENT = """
+from sigua.confidence import moved, rates
+
+AG = sigua.sigua_ag(warmup=3)
+sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+def agree(parts):
+    # Nothing is learnt, so that each part's state is known.
+    inner = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
+    model = SIGUAModel(inner, AG)
+    model.compile(keras.optimizers.SGD(0.0), sparse)
+    history = model.fit(x, y, batch_size=32, epochs=6, shuffle=False, verbose=0).history
+    logits = x.astype("float64") @ inner.get_weights()[0]
+    states, shares = np.zeros((len(parts), 2, 3)), []
+    for epoch in range(6):
+        bad = 0
+        for i, part in enumerate(parts):
+            own = logits[part], y[part]
+            step = sigua.reference.step(AG, *own, epoch, confidence=rates(states[i]))
+            bad += step.split.bad.sum()
+            states[i] = moved(states[i], sigua.reference.confidence_sums(*own))
+        shares.append(bad / 32)
+    np.testing.assert_allclose(history["sigua_bad"], shares, rtol=1e-6)
+    assert shares[-1] > 0.2
+    store = {}
+    model.save_own_variables(store)
+    np.testing.assert_allclose(store["sigua_confidence"], states.mean(0), rtol=1e-5)
+"""
+
+MIRRORED_AGREEMENT = """
+import tensorflow as tf
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+two = [tf.config.LogicalDeviceConfiguration() for _ in range(2)]
+tf.config.set_logical_device_configuration(cpu, two)
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    agree([slice(0, 16), slice(16, 32)])
+"""
+
+PARALLEL_AGREEMENT = """
+keras.distribution.set_distribution(keras.distribution.DataParallel())
+agree([slice(0, 32)])
+"""
+
 
 def run(code):
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
@@ -92,3 +136,15 @@ def test_mirrored_strategy_selects_per_replica():
 def test_data_parallel_selects_globally():
     """Under DataParallel, the whole mini-batch is ranked: as on a single device."""
     run(PARALLEL)
+
+
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="tf.distribute is TensorFlow's")
+def test_mirrored_strategy_has_a_class_confidence_per_replica():
+    """Each replica judges by what it saw itself; saved is the mean."""
+    run(AGREEMENT + MIRRORED_AGREEMENT)
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="Keras distributes data on JAX")
+def test_data_parallel_has_one_class_confidence():
+    """Under DataParallel all examples are judged and counted as on a single device."""
+    run(AGREEMENT + PARALLEL_AGREEMENT)

@@ -233,6 +233,28 @@ def test_a_training_step_of_ones_own_is_trained(kind, data):
     assert history["val_loss"][-1] == pytest.approx(cross_entropy(model, *data), rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["callback", "model"])
+def test_a_training_step_of_ones_own_keeps_the_class_confidence(kind, data):
+    """Agreement drops in such a step what it drops in Keras's own."""
+    x, y = data
+    found = []
+    for own in (False, True):
+        keras.utils.set_random_seed(0)
+        if kind == "callback":
+            inputs = keras.Input((5,))
+            outputs = keras.layers.Dense(3, activation="softmax")(inputs)
+            cls, callbacks = keras.Model, [SIGUA(sigua.sigua_ag(warmup=2))]
+            model = (own_step(cls) if own else cls)(inputs, outputs)
+        else:
+            cls, callbacks = SIGUAModel, []
+            model = (own_step(cls) if own else cls)(network(), sigua.sigua_ag(warmup=2))
+        model.compile(keras.optimizers.SGD(0.0), "sparse_categorical_crossentropy")
+        history = model.fit(x, y, batch_size=5, epochs=5, verbose=0, callbacks=callbacks).history
+        found.append(history["sigua_bad"])
+    assert found[0][-1] > found[0][0]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
 def deaf_step(base):
     """Return a model class whose `train_step` never calls `compute_loss`."""
 

@@ -62,6 +62,23 @@ def test_histogram_counts_intact_and_flipped_in_the_same_bins():
     assert legend(plot.loss_histogram([0.5, 0.6])) == ["examples"]
 
 
+def test_a_diagnosis_is_its_shares_with_their_intervals_and_the_share_of_right_labels():
+    """One of two checked is wrong and rightly predicted: 50 % wrong, 100 % of truths known."""
+    found = sigua.diagnose([[0.9, 0.1], [0.2, 0.8]], [0, 0], true_labels=[0, 1])
+    ax = plot.diagnosis(found)
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    drawn = dict(zip(names, (bar.lines[0].get_xdata()[0] for bar in ax.containers), strict=True))
+    assert drawn["wrong labels"] == 50
+    assert drawn["labels predicted, out of fold"] == 50
+    assert drawn["true labels predicted"] == 100
+    assert drawn["of wrong labels, the truth predicted"] == 100
+    (segments,) = (part.get_segments() for part in ax.containers[0].lines[2])
+    ends = 100 * found.noise_rate.low, 100 * found.noise_rate.high
+    assert segments[0][:, 0] == pytest.approx(ends)
+    assert ax.get_lines()[-1].get_xdata()[0] == 50
+    assert legend(ax) == ["labels that are right"]
+
+
 def test_a_figure_of_one_s_own_is_drawn_into_and_pyplot_is_left_alone(tmp_path):
     from matplotlib.figure import Figure
 

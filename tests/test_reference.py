@@ -276,3 +276,58 @@ def test_a_coefficient_of_zero_drops_an_infinite_loss():
     method = sigua.backward_correction(TransitionMatrix(np.eye(3)))
     expected = -np.log(1 / (1 + np.e))
     assert reference.step(method, logits, [0]).objective == pytest.approx(expected, rel=1e-14)
+
+
+def test_known_takes_a_split_of_two_masks_and_groups_cut_both():
+    """Who is neither is left out; groups, which Known has no use for, change nothing."""
+    method = sigua.custom(sigua.Known(), gamma=0.5)
+    good, bad = np.array([True, False, False, False]), np.array([False, True, True, False])
+    for groups in (None, [0, 1, 0, 1]):
+        split = reference.split(
+            method, [1.0, 2.0, np.inf, 3.0], trusted=sigua.Split(good, bad), groups=groups
+        )
+        assert split.good.tolist() == good.tolist()
+        assert split.bad.tolist() == [False, True, False, False]  # an infinite loss is neither
+    step = reference.step(method, np.zeros((4, 2)), [0] * 4, trusted=sigua.Split(good, bad))
+    assert step.objective == pytest.approx((LN(2) - 0.5 * 2 * LN(2)) / 4, abs=1e-15)
+
+
+KNOWN = sigua.custom(sigua.Known())
+ALL = sigua.standard()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: reference.step(ALL, [0.0, 1.0], [0]), r"^logits: must have shape \(n, k\), got"),
+        (lambda: reference.every_class([0.0, 1.0]), r"^logits: .*try logits\[None\]"),
+        (lambda: reference.cross_entropy([[0.0, 1.0], [0.0]], [0, 0]), r"^logits: .*lengths"),
+        (lambda: reference.cross_entropy([[0.0, 1.0]], [2]), r"^labels: must lie in \[0, 2\)"),
+        (lambda: reference.cross_entropy([[0.0, 1.0]], [0, 1]), r"^labels: .*\(2,\) came for 1"),
+        (lambda: sigua.losses.focal([0.0, 1.0], [0]), r"^logits: must have shape"),
+        (lambda: sigua.losses.huber([0.0, 1.0], [0]), r"^scores: must have shape"),
+        (lambda: sigua.losses.huber([[0.0, 1.0]], [-1]), r"^labels: must lie in \[0, 2\)"),
+        (lambda: sigua.losses.log_sum([[0.0, 1.0]], [0, 1]), r"^labels: must have an entry for"),
+        (lambda: reference.split(ALL, [[0.5]]), r"^losses: must have shape \(n,\)"),
+        (lambda: reference.split(ALL, [1.0, 2.0], groups=[0]), r"^groups: .*\(1,\) came for 2"),
+        (lambda: reference.step(ALL, [[0, 1.0]], [0], groups=[0, 1]), r"^groups: .*\(2,\) came"),
+        (lambda: reference.split(KNOWN, [1.0], trusted=[True, False]), r"^trusted: .*for 1 exam"),
+        (lambda: reference.split(KNOWN, [1.0], trusted=[1]), r"^trusted: must be bool, .*int64"),
+        (
+            lambda: reference.split(KNOWN, [1.0], trusted=sigua.Split([True], [False, True])),
+            r"^trusted: must have an entry per example",
+        ),
+        (lambda: reference.split(ALL, [1.0], class_sums=[1.0, 2.0]), r"^class_sums: must have an"),
+    ],
+)
+def test_shapes_that_do_not_belong_together_get_one_sentence(call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_a_correction_that_nobody_has_written_down_is_refused():
+    method = sigua.forward_correction(T)
+    object.__setattr__(method, "correction", "sideways")
+    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', 'backward', 'forw"):
+        reference.step(method, [[0.0, 0.0]], [0])

@@ -77,3 +77,25 @@ def test_two_passes_give_the_gradient_of_the_whole_batch(method, correction):
     for x, y, split in zip(inputs.chunk(4), labels.chunk(4), masks, strict=True):
         criterion(net(x), y, split, num_items_in_batch=len(inputs)).backward()
     torch.testing.assert_close(gradient(net), gradient(whole), rtol=1e-12, atol=1e-12)
+
+
+def test_two_passes_of_the_official_variant_divide_by_the_good_and_the_bad_of_the_whole_batch():
+    """Its good and bad losses are averaged apart; a micro-batch's own numbers would not do."""
+    method = sigua.sigua_sl(0.5, delta=0.4, gamma=0.3, warmup=0, variant="official")
+    inputs, labels = data()
+    whole, net, wrong = make_net(), make_net(), make_net()
+    SIGUALoss(method)(whole(inputs), labels).backward()
+
+    chooser = SIGUALoss(method)
+    with torch.no_grad():
+        logits = net(inputs)
+    chooser(logits.requires_grad_(), labels)
+    shares = sum(mask.double() / mask.sum() for mask in chooser.split)
+    criterion = SIGUALoss(sigua.custom(sigua.Known(), method.gamma), reduction="none")
+    separate = SIGUALoss(sigua.custom(sigua.Known(), method.gamma, separate=True))
+    parts = (part.chunk(4) for part in (inputs, labels, shares, *chooser.split))
+    for x, y, share, *masks in zip(*parts, strict=True):
+        (criterion(net(x), y, sigua.Split(*masks)) * share).sum().backward()
+        separate(wrong(x), y, sigua.Split(*masks), num_items_in_batch=len(inputs)).backward()
+    torch.testing.assert_close(gradient(net), gradient(whole), rtol=1e-12, atol=1e-12)
+    assert (gradient(wrong) - gradient(whole)).norm() > 0.05 * gradient(whole).norm()

@@ -133,6 +133,22 @@ def test_a_batch_too_small_to_select_warns_once():
     SIGUALoss(SL)(torch.randn(20, 10, requires_grad=True), torch.arange(20) % 10)
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        sigua.sigua_sl(0.8, delta=0.5, warmup=0, variant="official"),
+        sigua.self_teaching(0.8, warmup=0, variant="official"),
+    ],
+    ids=["sl", "self-teaching"],
+)
+def test_a_batch_of_which_the_official_variant_keeps_nobody_warns(method):
+    """N = 4 at a noise rate of .8: floor(.8) = 0 are good."""
+    criterion = SIGUALoss(method)
+    with pytest.warns(UserWarning, match="a mini-batch of 4 is too small .* it keeps or drops no"):
+        criterion(torch.randn(4, 10, requires_grad=True), LABELS[:4])
+    assert not criterion.split.good.any()
+
+
 def test_an_epoch_that_is_never_set_is_asked_about_once(monkeypatch):
     """Not where it is set, counted, or of no consequence."""
     monkeypatch.setattr("sigua_torch._advice.FORGOTTEN_AFTER", 3)
@@ -261,3 +277,12 @@ def test_without_lightning_the_import_says_what_to_install():
     assert done.returncode == 1
     assert "ModuleNotFoundError: sigua_torch.lightning needs Lightning" in done.stderr
     assert "pip install lightning" in done.stderr
+
+
+@pytest.mark.parametrize("T", [None, sigua.TransitionMatrix.pair(0.45, 10)], ids=["no T", "T"])
+def test_a_correction_that_the_backend_does_not_know_is_refused(T):
+    """As if the core had got another one: it must not be taken for one of the others."""
+    method = sigua.standard() if T is None else sigua.forward_correction(T)
+    object.__setattr__(method, "correction", "sideways")
+    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*'sideways' came"):
+        SIGUALoss(method)

@@ -523,3 +523,37 @@ def test_targets_that_do_not_fit_are_refused_in_a_sentence(loss):
     for target in (torch.zeros(5, dtype=torch.long), torch.zeros(8, 2)):
         with pytest.raises(ValueError, match=r"^target: must have the input's shape, or that"):
             loss(logits, target)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        sigua.standard(),
+        sigua.sigua_sl(0.5, delta=0.25, gamma=0.5, warmup=0),
+        sigua.custom(sigua.SmallLoss(0.5, 0.25, 0), 0.5, "forward", TransitionMatrix.pair(0.3, 4)),
+    ],
+    ids=["standard", "sl", "sl on forward"],
+)
+def test_mixup_as_class_probabilities_ranks_each_example_by_its_mixed_loss(method):
+    """The loss of a mixed label is the mean of the two labels' losses, and one loss has one rank.
+
+    Two calls, which select once for each label, come to the same only where nobody is selected.
+    """
+    logits, labels = batch()
+    other, share = torch.roll(labels, 1), 0.7
+    one_hot = F.one_hot(labels, 4).double()
+    target = share * one_hot + (1 - share) * torch.roll(one_hot, 1, 0)
+    criterion = SIGUALoss(method)
+    value = criterion(logits, target)
+    first, second = (
+        reference.losses_and_slopes(method, logits.detach().numpy(), y.numpy())[0]
+        for y in (labels, other)
+    )
+    mixed = share * first + (1 - share) * second
+    split = reference.split(method, mixed)
+    weights = sigua.signed_weights(split, method.at(0)[0])
+    assert criterion.split.good.tolist() == split.good.tolist()
+    assert criterion.split.bad.tolist() == split.bad.tolist()
+    close(value, sigua.objective(mixed, weights))
+    twice = share * criterion(logits, labels) + (1 - share) * criterion(logits, other)
+    assert (abs(twice - value) < 1e-12).item() == (method == sigua.standard())

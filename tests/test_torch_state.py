@@ -117,5 +117,63 @@ def test_state_dict_of_a_model_holds_the_epoch_alone():
     assert [key.rpartition(".")[2] for key in criterion.state_dict()] == ["_extra_state"]
 
 
+def a_model(criterion):
+    torch.manual_seed(0)
+    model = torch.nn.Module()
+    model.linear, model.criterion = torch.nn.Linear(3, 10), criterion
+    return model
+
+
+EVERY = {
+    "standard": sigua.standard(),
+    "sl": METHOD,
+    "ag": sigua.sigua_ag(),
+    "bc": sigua.sigua_bc(PAIR),
+    "symmetric": sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.3, 10)),
+    "dense": sigua.forward_correction(sigua.random_transition(10, noise_rate=0.4)),
+    "known": sigua.custom(sigua.Known(), gamma=0.1),
+}
+
+
+@pytest.mark.parametrize("weight", [None, torch.ones(10)])
+@pytest.mark.parametrize("method", EVERY.values(), ids=EVERY)
+def test_a_plain_model_s_state_loads_and_begins_at_epoch_0(method, weight):
+    plain = a_model(torch.nn.CrossEntropyLoss(weight=weight))
+    model = a_model(SIGUALoss(method, weight=weight))
+    model.linear.weight.data.zero_()
+    model.criterion.set_epoch(3)
+    state = plain.state_dict()
+    keys = list(state)
+    model.load_state_dict(state)
+    assert model.criterion.epoch == 0
+    assert torch.equal(model.linear.weight, plain.linear.weight)
+    assert list(state) == keys  # the caller's own is left as it was
+
+
+@pytest.mark.parametrize("method", EVERY.values(), ids=EVERY)
+def test_its_state_loads_into_a_plain_model_with_strict_false(method):
+    model, plain = a_model(SIGUALoss(method)), a_model(torch.nn.CrossEntropyLoss())
+    plain.linear.weight.data.zero_()
+    found = plain.load_state_dict(model.state_dict(), strict=False)
+    assert found.missing_keys == []
+    assert all(key.startswith("criterion.") for key in found.unexpected_keys)
+    assert torch.equal(model.linear.weight, plain.linear.weight)
+
+
+def test_what_is_missing_from_the_state_of_a_criterion_is_still_refused():
+    """Of another method: only a plain criterion's state is filled in."""
+    model = a_model(SIGUALoss(sigua.sigua_ag()))
+    with pytest.raises(RuntimeError, match=r"criterion\.confidence\._extra_state"):
+        model.load_state_dict(a_model(SIGUALoss(METHOD)).state_dict())
+
+
+@pytest.mark.parametrize("method", EVERY.values(), ids=EVERY)
+def test_a_method_in_a_checkpoint_loads_with_weights_only(method):
+    """As Lightning's save_hyperparameters() puts it there; no list of safe classes to be made."""
+    assert saved_and_loaded({"hyper_parameters": {"method": method}}) == {
+        "hyper_parameters": {"method": method}
+    }
+
+
 def test_prints_its_method():
     assert repr(METHOD) in repr(SIGUALoss(METHOD))

@@ -262,13 +262,42 @@ def test_nothing_can_be_set():
     assert T.num_classes == 3
 
 
+class Table:
+    """What the core knows of a data frame, such as a cross table of true and observed labels."""
+
+    def __init__(self, index, columns):
+        self.index, self.columns = index, columns
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array([[0.9, 0.1], [0.2, 0.8]])
+
+
+def test_a_table_of_the_same_classes_in_one_order_is_its_numbers():
+    expected = TransitionMatrix([[0.9, 0.1], [0.2, 0.8]])
+    assert TransitionMatrix(Table(["a", "b"], ["a", "b"])) == expected
+    assert TransitionMatrix(Table(range(2), ["a", "b"])) == expected
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: TransitionMatrix.pair(0.5, 4), ["noise_rate", "condition number"]),
         (lambda: TransitionMatrix.pair(0.2, 4).inverse_pair, ["T: must be symmetric noise"]),
-        (lambda: TransitionMatrix([[1, 0], [1]]), ["rows: must be a square matrix"]),
+        (
+            lambda: TransitionMatrix([[1, 0], [1]]),
+            ["rows: must be an array", "lists of different lengths"],
+        ),
         (lambda: TransitionMatrix([["a", 0], [1, 0]]), ["rows: must be a square matrix"]),
+        (lambda: TransitionMatrix(np.eye(2) * (1 + 0j)), ["rows: must be real", "complex128"]),
+        (lambda: TransitionMatrix(np.ma.masked_less(np.eye(2), 0.5)), ["rows", "2 of them"]),
+        (
+            lambda: TransitionMatrix(Table(["a", "b"], ["b", "a"])),
+            ["rows", "['b', 'a']", "reindex"],
+        ),
+        (
+            lambda: TransitionMatrix(Table(["a", "b"], ["b", "c"])),
+            ["rows: must be the same classes"],
+        ),
     ],
 )
 def test_refusals_name_what_was_given(make, words):

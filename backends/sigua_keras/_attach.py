@@ -40,7 +40,8 @@ class Attachment:
             rule = "a model has one SIGUA at a time"
             advice = "use one callback, a SIGUAModel, or attach(); detach() the other"
             raise checks.refuse("model", rule, "it has another", advice)
-        objective.check(model)
+        with strategy_scope(model):
+            objective.check(model)
         self.model, self.objective, self.for_one_fit = model, objective, for_one_fit
         self._own = {name: getattr(model, name) for name in _PATCHED}
         vars(model).update(self._patches(), _sigua=self)

@@ -22,6 +22,7 @@ class Batch:
         takes_part: bool, shape (n,); an example that takes no part has no rank.
         trusted: bool, shape (n,), or None.
         class_sums: returns 1'T^-1 l, float32, shape (n,).
+        margins: returns the margins, float32, shape (n,), by class or not.
     """
 
     def __init__(
@@ -30,11 +31,12 @@ class Batch:
         takes_part: Tensor,
         trusted: Tensor | None = None,
         class_sums: Callable[[], Tensor] | None = None,
+        margins: Callable[[bool], Tensor] | None = None,
     ) -> None:
         self.losses = ops.where(takes_part, losses, INF)
         self.size = ops.sum(ops.cast(takes_part, "int32"))
         self.trusted = trusted
-        self._class_sums = class_sums
+        self._class_sums, self._margins = class_sums, margins
         self._ordered: Tensor = None
 
     def smallest(self, count: Tensor) -> Tensor:
@@ -56,7 +58,9 @@ class Batch:
         return self._class_sums()
 
     def margins(self, by_class: bool = True) -> Tensor:
-        raise no_margins()
+        if self._margins is None:
+            raise no_margins()
+        return self._margins(by_class)
 
 
 class ClassBatch(Batch):

@@ -74,6 +74,7 @@ class Correction:
     """
 
     def __init__(self, method: Method) -> None:
+        checks.choice("correction", method.correction, ("none", "backward", "forward"))
         self.method = method
         self.kind, T = method.correction, method.T
         if T is None:

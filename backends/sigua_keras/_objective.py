@@ -17,10 +17,12 @@ import keras
 from keras import ops
 
 from sigua import Method, checks
+from sigua.conditions import reads
 from sigua_keras import _check
 from sigua_keras._correct import Correction
-from sigua_keras._measure import Loss, Tensor, resolve, squeeze_labels
-from sigua_keras._outputs import Output, predicted
+from sigua_keras._margins import require_classes
+from sigua_keras._measure import Loss, Tensor, num_classes, resolve, squeeze_labels
+from sigua_keras._outputs import Output, predicted, traced
 from sigua_keras._schedule import Shares
 from sigua_keras._select import Ranking, Weighed, weigh
 
@@ -80,7 +82,9 @@ class Objective:
                 rule = "must not be divided by the sum of its weights, which are signed here"
                 came = "reduction='mean_with_sample_weight' came"
                 raise checks.refuse("loss", rule, came, "use 'sum_over_batch_size'")
-        self._check_outputs(model, model if network is None else network)
+        network = model if network is None else network
+        self._check_outputs(model, network)
+        self._require_open(network)
         if self.method.correction != "none":
             self.loss_weights = model.get_compile_config().get("loss_weights")
 
@@ -89,6 +93,9 @@ class Objective:
         for loss in (self.loss, model.loss):
             _check.plain(loss)
         y_pred = predicted(network)
+        margins = reads(self.method.condition, "margins")
+        if y_pred is None and margins:
+            y_pred = traced(network)
         if y_pred is None:
             return
         output = Output(self.output, y_pred, getattr(network, "output_names", None))
@@ -98,6 +105,25 @@ class Objective:
         if len(prediction.shape) > 1 and prediction.shape[-1] is not None:
             self.correction.check(loss, prediction)
             self.ranking.require_fit(self.method, loss, prediction)
+            if margins:
+                require_classes(loss, prediction.shape[-1])
+            self._open(prediction)
+
+    def _open(self, prediction: Tensor) -> None:
+        if self.shares.confidence is not None:
+            self.shares.confidence.open(num_classes(prediction))
+
+    def _require_open(self, network: Any) -> None:
+        """Refuse a state whose size is unknown; TensorFlow makes it in the first step."""
+        confidence = self.shares.confidence
+        if confidence is None or confidence.variable is not None:
+            return
+        if keras.config.backend() != "tensorflow":
+            raise ValueError(
+                "model: must be built before training, for the class confidence has a place per "
+                f"class, got a {type(network).__name__} whose outputs are unknown; try "
+                "model(x[:1]) first, a functional model, or by_class=False"
+            )
 
     def __call__(
         self,
@@ -120,9 +146,11 @@ class Objective:
         _check.plain(given)
         loss = resolve(given, label, prediction)
         weight = output.of("sample_weight", sample_weight)
+        self._open(prediction)  # on TensorFlow, where `fit` builds the model in its first step
         numbers = self.shares.numbers()
         measured = loss, label, prediction, weight
-        done = weigh(self.method, self.correction, numbers, *measured, self.ranking)
+        state = self.shares.confidence
+        done = weigh(self.method, self.correction, numbers, *measured, self.ranking, state)
         self.shares.count(done.split, done.size)
         corrected = self.method.correction != "none"
         # A corrected loss is no sample weight of the compiled one, which therefore weighs nothing.

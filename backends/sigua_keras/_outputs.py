@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras import Sequential, ops, tree
+from keras import KerasTensor, Sequential, ops, tree
 
 from sigua import checks
 
@@ -103,3 +103,22 @@ def predicted(model: Any) -> Any:
     """
     inner = getattr(model, "_functional", None) if isinstance(model, Sequential) else model
     return getattr(inner, "_outputs_struct", None)
+
+
+def traced(model: Any) -> Any:
+    """Return what any other built model predicts, as symbolic tensors, or None."""
+    shapes = (model.get_build_config() or {}).get("input_shape")
+    if shapes is None:
+        return None
+    try:
+        return model.compute_output_spec(_symbolic(shapes))
+    except Exception:  # whatever a model's own code raises: then its outputs are not known
+        return None
+
+
+def _symbolic(shapes: Any) -> Any:
+    if isinstance(shapes, dict):
+        return {name: _symbolic(shape) for name, shape in shapes.items()}
+    if any(isinstance(part, (dict, list, tuple)) for part in shapes):
+        return [_symbolic(shape) for shape in shapes]
+    return KerasTensor(tuple(shapes))

@@ -12,12 +12,14 @@ import keras
 from keras import ops
 
 from sigua import Method, Split, checks
+from sigua.conditions import reads
+from sigua_keras._margins import Confidence
 
 Tensor = Any
 
 
 class Share(keras.metrics.Metric):
-    """The share of the epoch's examples that a mask held; `numbers` outlive `reset_state`."""
+    """The share of the epoch's examples that a mask held; other variables outlive `reset_state`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, dtype="float32")
@@ -40,7 +42,7 @@ class Share(keras.metrics.Metric):
 
 
 class Shares:
-    """The metrics `sigua_good` and `sigua_bad`, the first of which carries the epoch's numbers.
+    """The metrics `sigua_good` and `sigua_bad`; the first carries numbers and class confidence.
 
     Args:
         method: whose schedules are followed.
@@ -51,6 +53,8 @@ class Shares:
         self.good, self.bad = Share("sigua_good"), Share("sigua_bad")
         # Not `add_variable`: what is assigned to those is divided by the number of replicas.
         self.good.numbers = [_variable(i, value) for i, value in enumerate(method.at(0))]
+        by_class = reads(method.condition, "confidence")
+        self.confidence = Confidence(self.good) if by_class else None
 
     @property
     def metrics(self) -> tuple[Share, Share]:
@@ -71,6 +75,20 @@ class Shares:
             variable.assign(value)
         for metric in self.metrics:
             metric.reset_state()
+
+    def forget(self, epoch: float) -> None:
+        """Begin an epoch of `fit`: at 0 a new training begins, with an empty class confidence."""
+        if epoch == 0 and self.confidence is not None:
+            self.confidence.clear()
+
+    def seen(self) -> Any:
+        """Return the class confidence so far, (2, k), or None."""
+        return None if self.confidence is None else self.confidence.get()
+
+    def go_on(self, seen: Any) -> None:
+        """Take over what `seen` returned; None changes nothing."""
+        if self.confidence is not None:
+            self.confidence.set(seen)
 
     def numbers(self) -> tuple[Tensor, ...]:
         """Return gamma and the condition's numbers as tensors: int32 (exact) or float32."""

@@ -11,6 +11,7 @@ from sigua import Method, checks, conditions
 from sigua_keras import _check
 from sigua_keras._batch import Batch, ClassBatch, signed_weights
 from sigua_keras._correct import Correction
+from sigua_keras._margins import Confidence, Margins
 from sigua_keras._measure import (
     Loss,
     Tensor,
@@ -59,6 +60,7 @@ def weigh(
     y_pred: Tensor,
     sample_weight: Tensor | None,
     ranking: Ranking,
+    confidence: Confidence | None = None,
 ) -> Weighed:
     """Measure, decide and weigh one mini-batch.
 
@@ -72,6 +74,7 @@ def weigh(
         sample_weight: (n,) or (n, 1); scales but does not rank, and 0 takes no rank. For `Known`
             and a condition of your own, the sign says who is trusted; else a negative one is NaN.
         ranking: among whom, and by what.
+        confidence: what margins by class divide by, which then counts this mini-batch.
     """
     ranking.require_fit(method, loss, y_pred)
     losses, class_sums = correction(loss, y_true, y_pred)
@@ -86,7 +89,10 @@ def weigh(
     if ranking.rank_by is not None:
         ranked = per_example(resolve(ranking.rank_by, y_true, y_pred), y_true, y_pred)
     size = ops.sum(ops.cast(takes_part, "int32"))
-    given = ops.stop_gradient(ranked), takes_part, trusted, class_sums
+    margins = None
+    if conditions.reads(method.condition, "margins"):
+        margins = Margins(loss, y_true, y_pred, takes_part, confidence)
+    given = ops.stop_gradient(ranked), takes_part, trusted, class_sums, margins
     if ranking.per_class:
         k = num_classes(y_pred)
         labels = ops.clip(label_index(y_true, y_pred), 0, k - 1)  # what is ignored may be outside
@@ -94,6 +100,8 @@ def weigh(
     else:
         batch = Batch(*given)
     split = conditions.choose(method.condition, batch, tuple(numbers[1:]))
+    if margins is not None and confidence is not None:
+        confidence.update(margins.sums())
     signed = signed_weights(split, numbers[0], size, method.separate)
     return Weighed(losses, split, signed if weight is None else signed * weight, size)
 

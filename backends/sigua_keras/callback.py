@@ -54,6 +54,14 @@ class SIGUA(keras.callbacks.Callback):
     plain again, and any other code finds the model clean after `detach()`. On JAX, an error
     inside a step loses the model's weights; that is Keras's own way there, with or without SIGUA.
 
+    For `Agreement` (`sigua.sigua_ag()`) `sigua_bad` is the share that is dropped: after the warm-up
+    an estimate of the noise rate. Margins are those of the model's own probabilities, whatever T
+    corrects. Its class confidence begins empty at epoch 0 of a `fit` and in `attach`, and goes on
+    when the same callback resumes the same model with `initial_epoch`; another callback, such as
+    one in a new process, begins with nothing seen, and a `SIGUAModel` saves it. It is per replica
+    under tf.distribute, as selection is. The compiled loss must be a cross-entropy between
+    classes; one of your own must say, by an attribute `from_logits`, what predictions are.
+
     Once the warm-up of a small-loss method is over, an epoch in which nobody was dropped, or nobody
     bad, is warned of.
 
@@ -72,10 +80,12 @@ class SIGUA(keras.callbacks.Callback):
     Raises:
         ValueError: `method` is none, or `output` neither name nor index. When training begins: no
             loss is compiled, or one that divides by the sum of its weights, or a `SIGUALoss`; the
-            model has another SIGUA. Then, or in the first step of a model that does not know its
-            outputs before: several outputs and no `output`, T of another size. In the first step:
-            a loss without one value per example; for Known no sample weights, or booleans. After
-            the first epoch: a `train_step` that never called `compute_loss`.
+            model has another SIGUA; for `Agreement` a loss of no classes, or by class a model whose
+            outputs are unknown, if TensorFlow does not find them in the first step. Then, or in the
+            first step of a model that does not know its outputs before: several outputs and no
+            `output`, T of another size. In the first step: a loss without one value per example;
+            for Known no sample weights, or booleans. After the first epoch: a `train_step` that
+            never called `compute_loss`.
     """
 
     def __init__(
@@ -94,6 +104,7 @@ class SIGUA(keras.callbacks.Callback):
         self.method, self.output, self.loss = method, output, loss
         self._ranking = Ranking(per_class, rank_by)
         self._attachment: Attachment | None = None
+        self._seen: tuple[Any, Any] = None, None  # a model and its class confidence so far
 
     def attach(self, model: Any) -> None:
         """Train the compiled model with SIGUA until `detach`, from epoch 0 of the method."""
@@ -111,6 +122,7 @@ class SIGUA(keras.callbacks.Callback):
         """Give the model its plain training back; without effect if nothing is attached."""
         if self._attachment is not None:
             self._attachment.remove()
+            self._seen = self._attachment.model, self._attachment.objective.shares.seen()
         self._attachment = None
 
     def _attach(self, model: Any, for_one_fit: bool) -> None:
@@ -135,10 +147,16 @@ class SIGUA(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         attachment = self._attachment
         if attachment is None or vars(self.model).get("_sigua") is not attachment:
+            if attachment is not None and attachment.for_one_fit:
+                self.detach()  # a fit that was interrupted
             self._attach(self.model, for_one_fit=True)
+            model, seen = self._seen
+            if model is self.model:
+                self._attached().objective.shares.go_on(seen)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.set_epoch(epoch)
+        self._attached().objective.shares.forget(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._attached().objective.end_epoch(epoch, logs)

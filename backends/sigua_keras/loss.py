@@ -7,8 +7,10 @@ from typing import Any
 import keras
 
 from sigua import Method, checks
+from sigua.conditions import reads
 from sigua_keras import _check, _measure
 from sigua_keras._correct import Correction
+from sigua_keras._margins import require_classes
 from sigua_keras._select import Ranking, weigh
 
 
@@ -29,7 +31,8 @@ class SIGUALoss(keras.losses.Loss):
         rank_by: the loss that decides, as for `SIGUA`.
 
     Raises:
-        ValueError: the method has a schedule; a reduction that divides by signed weights.
+        ValueError: the method has a schedule, or keeps a class confidence (`Agreement` by class);
+            a reduction that divides by signed weights; for `Agreement` a loss of no classes.
     """
 
     def __init__(
@@ -49,6 +52,11 @@ class SIGUALoss(keras.losses.Loss):
             if method.horizon == float("inf") and not hasattr(method.condition, "horizon"):
                 advice += "; horizon = 0 on the condition says that it never changes"
             raise checks.refuse("method", rule, f"{method!r} came", advice)
+        if reads(method.condition, "confidence"):
+            raise ValueError(
+                "method: must not need the class confidence, which a loss cannot keep, got "
+                f"{method!r}; try the callback, sigua_keras.SIGUA(method), or by_class=False"
+            )
         if reduction == "mean_with_sample_weight":
             rule = "must not divide by the sum of the weights, which are signed here"
             came = "'mean_with_sample_weight' came"
@@ -56,6 +64,8 @@ class SIGUALoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.method, self.loss = method, loss
         _check.known("loss", loss)
+        if reads(method.condition, "margins"):
+            require_classes(loss)
         _check.ranking(method, per_class, rank_by)
         self._ranking = Ranking(per_class, rank_by)
         self._correction = Correction(method)

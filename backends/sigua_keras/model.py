@@ -9,7 +9,7 @@ import numpy as np
 
 from sigua import Method, checks
 from sigua_keras import _check
-from sigua_keras._attach import carried, evaluating, require_tracked, track
+from sigua_keras._attach import carried, evaluating, require_tracked, strategy_scope, track
 from sigua_keras._objective import Objective
 from sigua_keras._select import Ranking
 
@@ -20,7 +20,7 @@ class SIGUAModel(keras.Model):
 
     It predicts and evaluates as the model inside does. `fit` follows the method's schedules by
     itself; for `train_on_batch` say `set_epoch`. A `train_step` of your own in a subclass works as
-    long as it calls `self.compute_loss`. Method and epoch are saved with the model.
+    long as it calls `self.compute_loss`. Method, epoch and class confidence are saved with it.
 
     What `SIGUA` says about outputs, losses, weights and logs holds here as well.
 
@@ -95,7 +95,8 @@ class SIGUAModel(keras.Model):
 
     def make_train_function(self, force: bool = False) -> Any:
         if force or self.train_function is None:
-            self._sigua.check(self, self.model)
+            with strategy_scope(self):
+                self._sigua.check(self, self.model)
             require_tracked(self, self._sigua)
         return super().make_train_function(force=force)
 
@@ -126,11 +127,17 @@ class SIGUAModel(keras.Model):
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
         store["sigua_epoch"] = np.float64(self._epoch)
+        seen = self._sigua.shares.seen()
+        if seen is not None:
+            store["sigua_confidence"] = seen
 
     def load_own_variables(self, store: Any) -> None:
-        names = set(store.keys()) - {"sigua_epoch"}
-        super().load_own_variables({name: store[name] for name in names})
+        ours = {"sigua_epoch", "sigua_confidence"}
+        names = set(store.keys())
+        super().load_own_variables({name: store[name] for name in names - ours})
         self.set_epoch(float(np.asarray(store["sigua_epoch"])))
+        if "sigua_confidence" in names:
+            self._sigua.shares.go_on(np.asarray(store["sigua_confidence"]))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -160,6 +167,7 @@ class Epochs(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.model.set_epoch(epoch)
+        self.model._sigua.shares.forget(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.model._sigua.end_epoch(epoch, logs)

@@ -60,7 +60,8 @@ def estimate(x: np.ndarray, noisy: np.ndarray, seed: int) -> tuple[float, list[l
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # stopped before it memorises
         p = cross_val_predict(model, x.reshape(len(x), -1), noisy, cv=3, method="predict_proba")
-    return sigua.estimate_noise_rate(p, noisy), sigua.estimate_transition(p, noisy).rows.tolist()
+    T = sigua.estimate_transition(p, noisy, method="confident")
+    return sigua.estimate_noise_rate(p, noisy, method="confident"), T.rows.tolist()
 
 
 def estimate_rows(folder: Path, data: str, name: str, seed: int) -> list[dict[str, Any]]:

@@ -3,8 +3,9 @@
     KERAS_BACKEND=jax python examples/trainers/keras_search.py
 
 `HyperModel.build` is an everyday one; its `fit` adds the callback. Held-out labels choose, wrong
-ones and all, which rank models as clean ones do. Needs keras with one of its backends, keras-tuner,
-six (which keras-tuner forgets to ask for), scikit-learn and sigua.
+ones and all, which rank models as clean ones do where errors do not follow from the input
+(`sigua.diagnose`); if you have 100 checked labels, choose by those. Needs keras with one of its
+backends, keras-tuner, six (which keras-tuner forgets to ask for), scikit-learn and sigua.
 """
 
 import tempfile

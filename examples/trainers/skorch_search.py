@@ -4,8 +4,9 @@
 
 A skorch classifier with `criterion=SIGUALoss` is one of scikit-learn's. In a pipeline, a grid
 search chooses its method on held-out labels, wrong ones and all, which rank methods as clean ones
-do; and cleanlab finds more of the wrong labels with it. Needs torch, skorch, cleanlab, scikit-learn
-and sigua.
+do where errors do not follow from the input (`sigua.diagnose`; if 100 labels are checked, choose by
+those); and cleanlab finds more of the wrong labels with it. Needs torch, skorch, cleanlab,
+scikit-learn and sigua.
 """
 
 import numpy as np

@@ -24,10 +24,8 @@ def is_sparse(rows: Any) -> TypeGuard[Any]:
 
 def from_dense(rows: ArrayLike) -> Matrix:
     """Return a checked copy of `rows` in float64."""
-    try:
-        array = np.array(np.asarray(rows), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise _not_numbers(error) from None
+    _refuse_names(rows)
+    array = _numbers(checks.array("rows", rows)).copy()
     _refuse_shape(array.shape)
     wrong = ~(array >= -CLIP)
     if wrong.any():
@@ -49,8 +47,9 @@ def from_sparse(rows: Any) -> Csr:
         i, j, values = rows.row, rows.col, rows.data
     else:
         i, j, values = rows.owners(), rows.indices, rows.data
+    numbers = _numbers(np.asarray(values))
     try:
-        csr = Csr.of(i, j, np.asarray(values, dtype=np.float64), shape[0])
+        csr = Csr.of(i, j, numbers, shape[0])
     except (TypeError, ValueError) as error:
         raise _not_numbers(error) from None
     wrong = ~(csr.data >= -CLIP)
@@ -70,6 +69,27 @@ def refuse_above(condition: float, name: str) -> None:
         came = f"the condition number is {condition:.3g}"
         rule = f"T must be invertible with a condition number of at most {MAX_CONDITION:g}"
         raise checks.refuse(name, rule, came, "lower the noise, or merge classes that look alike")
+
+
+def _numbers(array: NDArray[Any]) -> Matrix:
+    if array.dtype.kind == "c":
+        raise ValueError(f"rows: must be real, got {array.dtype}; try rows.real if that is all")
+    try:
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise _not_numbers(error) from None
+
+
+def _refuse_names(rows: Any) -> None:
+    """Refuse a data frame, such as a cross table, whose rows and columns are not in one order."""
+    if not (hasattr(rows, "columns") and hasattr(rows, "index")):
+        return
+    true, observed = list(rows.index), list(rows.columns)
+    if true not in (observed, list(range(len(true)))):
+        raise ValueError(
+            f"rows: must be the same classes as the columns, in one order, got {true!r} and "
+            f"{observed!r}; try rows.reindex(index=classes, columns=classes, fill_value=0)"
+        )
 
 
 def _not_numbers(error: Exception) -> ValueError:

@@ -247,10 +247,10 @@ class TransitionMatrix(Kept):
         """Return lists and numbers from which `from_dict` makes the same matrix."""
         if self.flip_rate is not None:
             return {"noise_rate": self.flip_rate, "num_classes": self.num_classes}
-        if self.csr is None:
-            return {"rows": self._rows.tolist()}
         if self._pair_rate is not None:
             return {"pair_rate": self._pair_rate, "num_classes": self.num_classes}
+        if self.csr is None:
+            return {"rows": self._rows.tolist()}
         return {name: part.tolist() for name, part in self.csr._asdict().items()}
 
     @classmethod

@@ -1,0 +1,284 @@
+"""Look at the noise before choosing a method: how much, of what kind, and can it be known?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sigua import checks
+from sigua._advice import Advice, advise
+from sigua._estimators import Evidence, surest
+from sigua._names import column_names, columns_of, probabilities_and_labels
+from sigua.counting import count_transition
+from sigua.estimate import are_apart, confident_rate, surest_transition
+from sigua.intervals import Interval, counted
+from sigua.transition import TransitionMatrix
+
+Follows = Literal["yes", "partly", "no"]
+Confusion = tuple[int, int, float]
+"""True class, observed class, and T's entry for the two."""
+
+AMBIGUOUS = 0.1
+"""Above this, what noise does not explain of the disagreement is called an overlap."""
+MOST = 0.5
+"""Above this, the share of errors that go to one class for each true class is called directed."""
+FEW = 10
+"""Fewer wrong labels among the checked do not tell what the errors follow from."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` found; printing it gives the report. Shares are fractions in [0, 1]."""
+
+    num_examples: int
+    num_classes: int
+    num_checked: int
+    noise_rate: Interval
+    """The share of wrong labels: counted where some were checked, else `surest`, with an interval
+    up to `confident` where the two disagree."""
+    surest: Interval
+    """The disagreement of model and labels among the most surely predicted examples."""
+    confident: float
+    """The noise rate by confident counting, which takes what is ambiguous for noise; NaN if its T
+    has no inverse."""
+    agreement: Interval
+    """How many of the given labels the model predicts, out of fold."""
+    expected_agreement: float
+    """How many the model expects to predict: the mean of its largest probabilities."""
+    T: TransitionMatrix | None
+    """Counted on the checked labels, with the surest examples for a prior unless what is counted
+    belies them; without checked labels those alone. None if it has no usable inverse."""
+    confusions: tuple[Confusion, ...]
+    """T's largest entries off the diagonal, up to three that are above 0.05."""
+    directed: float
+    """The share of errors that go to the likeliest wrong class of their true class."""
+    accuracy: Interval | None
+    """How many of the checked examples the model predicts rightly; None if none was checked."""
+    reproduced: Interval | None
+    """How many of the wrong labels that were checked the model predicts as given, though it never
+    saw them; None if none was wrong."""
+    corrected: Interval | None
+    """How many of those it predicts as they should be."""
+    follows_input: Follows | None
+    """Whether errors can be predicted from the input: "yes", "partly", "no", or None if too few
+    wrong labels were checked to say."""
+
+    @property
+    def ambiguity(self) -> float:
+        """The share of labels that disagree with the model beyond the noise: overlap of classes."""
+        return max(0.0, 1 - self.agreement.value - self.noise_rate.value)
+
+    @property
+    def overlap(self) -> bool:
+        """Whether classes overlap, or the model is too weak to tell them apart."""
+        return self.ambiguity > AMBIGUOUS or (self.disagree and not self.num_checked)
+
+    @property
+    def one_for_another(self) -> bool:
+        """Whether each class is mistaken for one other, mostly."""
+        return self.directed > MOST and self.num_classes > 2 and self.noise_rate.value > 0.02
+
+    @property
+    def disagree(self) -> bool:
+        """Whether the surest examples and confident counting disagree about the noise rate."""
+        return are_apart(self.surest, self.confident)
+
+    @property
+    def advice(self) -> Advice:
+        """The method to take, and why."""
+        return advise(self)
+
+    def __str__(self) -> str:
+        checked = f", {self.num_checked} of them checked" if self.num_checked else ""
+        by_model = f"{self.surest} among the surest, {100 * self.confident:.0f} % confidently"
+        found = "counted" if self.num_checked else "if none follows from the input"
+        expected = f"{100 * self.expected_agreement:.0f} %"
+        lines = [
+            f"{self.num_examples} labels of {self.num_classes} classes{checked}; out of fold:",
+            f"  wrong labels          {self.noise_rate}, {found}",
+            f"  by the model          {by_model}",
+            f"  the model predicts    {self.agreement} of the labels, and expects {expected}",
+        ]
+        if self.accuracy is not None:
+            lines.append(f"                        {self.accuracy} of the true ones")
+        lines += [
+            f"errors follow from input?    {self._on_input()}",
+            f"classes overlap?             {self._on_overlap()}",
+            f"one class taken for another? {self._on_direction()}",
+            f"take  {self.advice.take}",
+            f"why   {self.advice.why}",
+        ]
+        return "\n".join(lines)
+
+    def _on_input(self) -> str:
+        if self.reproduced is None or self.corrected is None:
+            return "none was wrong" if self.num_checked else "unknown: check 100 labels"
+        return (
+            f"{self.follows_input or 'cannot tell'}: it predicts "
+            f"{self.reproduced} of them, the truth for {self.corrected}"
+        )
+
+    def _on_overlap(self) -> str:
+        verdict = "yes" if self.overlap else "hardly"
+        return f"{verdict}: {100 * self.ambiguity:.0f} % disagree with the model beyond the noise"
+
+    def _on_direction(self) -> str:
+        pairs = ", ".join(f"{i} for {j} ({100 * rate:.0f} %)" for i, j, rate in self.confusions)
+        verdict = "yes" if self.one_for_another else "no"
+        return f"{verdict}: mostly {pairs}" if pairs else f"{verdict}, no class by more than 5 %"
+
+
+def diagnose(
+    probabilities: ArrayLike,
+    labels: ArrayLike,
+    true_labels: ArrayLike | None = None,
+    checked: ArrayLike | None = None,
+    *,
+    classes: ArrayLike | None = None,
+) -> Diagnosis:
+    """Return what can be known of the noise, and the method to take: print it.
+
+    Without checked labels all of it stands on an assumption that cannot be tested: that errors do
+    not follow from the input. A hundred checked labels, drawn at random, test it.
+
+    Args:
+        probabilities: p(observed class | x), shape (n, k), out of fold: of models that were not
+            trained on the example's own label (`sklearn.model_selection.cross_val_predict`).
+        labels: as given, integers in [0, k), shape (n,).
+        true_labels: as they should be, integers in [0, k), an entry for each example that was
+            checked; n of them if `checked` is not given.
+        checked: which examples were checked, and drawn at random for it: their indices, in the
+            order of `true_labels`, or a mask, bool, shape (n,).
+        classes: the names of the columns, as for `estimate_transition`; labels are then names.
+
+    Raises:
+        ValueError: bad input, or `checked` without `true_labels`.
+
+    >>> p = [[0.9, 0.1]] * 60 + [[0.1, 0.9]] * 60
+    >>> y = [0] * 50 + [1] * 70
+    >>> diagnosis = diagnose(p, y, true_labels=[0] * 60 + [1] * 60)
+    >>> print(diagnosis.noise_rate)
+    8 % (4 to 15)
+    """
+    p, y = probabilities_and_labels(probabilities, labels, classes)
+    y, k = y.astype(np.int64), p.shape[1]
+    if true_labels is not None:
+        names = column_names(probabilities, classes, k)
+        true_labels = columns_of("true_labels", true_labels, names)
+    places, true = _checked(true_labels, checked, len(y), k)
+    evidence = Evidence(p, y, None, 1.0)
+    predicted = p.argmax(axis=1)
+    agreement = counted(int((predicted == y).sum()), len(y))
+    _, rate = surest(p, y)
+    confident = confident_rate(evidence)
+    T = surest_transition(evidence)
+    noise_rate = rate
+    if are_apart(rate, confident):
+        noise_rate = Interval(rate.value, rate.low, max(rate.high, confident))
+    accuracy = reproduced = corrected = follows = None
+    if len(places):
+        given, guess = y[places], predicted[places]
+        wrong = given != true
+        noise_rate = counted(int(wrong.sum()), len(true))
+        accuracy = counted(int((guess == true).sum()), len(true))
+        believed = rate.low <= noise_rate.high and noise_rate.low <= rate.high
+        T = _counted_transition(given, true, k, T if believed else None)
+        if wrong.any():
+            reproduced = counted(int((guess == given)[wrong].sum()), int(wrong.sum()))
+            corrected = counted(int((guess == true)[wrong].sum()), int(wrong.sum()))
+        follows = _follows_input(noise_rate, agreement, reproduced, corrected, int(wrong.sum()))
+    return Diagnosis(
+        num_examples=len(y),
+        num_classes=k,
+        num_checked=len(places),
+        noise_rate=noise_rate,
+        surest=rate,
+        confident=confident,
+        agreement=agreement,
+        expected_agreement=float(p.max(axis=1).mean()),
+        T=T,
+        confusions=_confusions(T),
+        directed=_directed(T),
+        accuracy=accuracy,
+        reproduced=reproduced,
+        corrected=corrected,
+        follows_input=follows,
+    )
+
+
+def _follows_input(
+    noise_rate: Interval,
+    agreement: Interval,
+    reproduced: Interval | None,
+    corrected: Interval | None,
+    wrong: int,
+) -> Follows | None:
+    """Return whether the model predicts more labels than are right, or wrong ones as given.
+
+    Both beyond chance: by intervals that are apart, and by a sign test over those of the wrong
+    labels that the model predicts as given or as they should be. Where noise does not follow from
+    the input, it learns what is right, and the test goes the other way.
+    """
+    if agreement.low > 1 - noise_rate.low:
+        return "yes"
+    if reproduced is None or corrected is None or wrong < FEW:
+        return None
+    as_given, right = (round(share.value * wrong) for share in (reproduced, corrected))
+    sign = counted(as_given, as_given + right) if as_given + right else Interval(0.5, 0, 1)
+    return "yes" if sign.low > 0.5 else "no" if sign.high < 0.5 else "partly"
+
+
+def _checked(
+    true_labels: Any, checked: Any, n: int, k: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the indices of those that were checked and their true labels, (m,) each."""
+    if true_labels is None:
+        if checked is not None:
+            raise ValueError("true_labels: must come with checked, got None; pass them, too")
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    true = checks.labels("true_labels", true_labels, k).astype(np.int64)
+    places = np.arange(n) if checked is None else np.asarray(checked)
+    if places.dtype == bool:
+        if places.shape != (n,):
+            shape = places.shape
+            raise ValueError(f"checked: a mask must have shape ({n},), got {shape}; try indices")
+        places = np.flatnonzero(places)
+    else:
+        places = checks.labels("checked", places, n).astype(np.int64)
+    if len(np.unique(places)) != len(places):
+        raise ValueError("checked: must name each example once, got one twice; try np.unique")
+    if len(true) != len(places):
+        raise ValueError(
+            f"true_labels: must have an entry for each of the {len(places)} checked, "
+            f"got {len(true)}; pass checked= to say which were"
+        )
+    return places, true
+
+
+def _counted_transition(
+    given: NDArray[np.int64], true: NDArray[np.int64], k: int, prior: TransitionMatrix | None
+) -> TransitionMatrix | None:
+    try:
+        return count_transition(given, true, k, prior=prior)
+    except ValueError:  # the labels say nearly nothing about some classes
+        return None
+
+
+def _confusions(T: TransitionMatrix | None) -> tuple[Confusion, ...]:
+    if T is None:
+        return ()
+    off = T.rows - np.diag(T.rows.diagonal())
+    largest = np.argsort(-off, axis=None, kind="stable")[:3]
+    pairs = (divmod(int(place), T.num_classes) for place in largest)
+    return tuple((i, j, float(off[i, j])) for i, j in pairs if off[i, j] > 0.05)
+
+
+def _directed(T: TransitionMatrix | None) -> float:
+    if T is None:
+        return float("nan")
+    off = T.rows - np.diag(T.rows.diagonal())
+    total = float(off.sum())
+    return float(off.max(axis=1).sum() / total) if total else 0.0

@@ -1,0 +1,71 @@
+"""Data frames, categories and cross tables of pandas are read by their names, or refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import sigua
+from sigua import estimate_noise_rate, label_losses, label_margins
+
+SIZES = ["low", "middle", "high"]  # sorted, they are in another order
+
+
+def sampled():
+    """Return probabilities, a row per example, and clean labels by name."""
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    p = rng.dirichlet(np.full(3, 0.3), 90) + 2 * np.eye(3)[y]
+    return p / p.sum(axis=1, keepdims=True), np.array(SIZES)[y]
+
+
+def close(actual, expected):
+    """Assert equal but for the order in which a row is summed."""
+    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_columns_are_found_by_name_in_whatever_order_they_are():
+    p, words = sampled()
+    frame = pd.DataFrame(p, columns=SIZES)
+    losses = label_losses(p, words, classes=SIZES)
+    for columns in (SIZES, SIZES[::-1], sorted(SIZES)):
+        close(label_losses(frame[columns], words), losses)
+        margins = label_margins(frame[columns], pd.Series(words))
+        close(margins, label_margins(p, words, classes=SIZES))
+        assert estimate_noise_rate(frame[columns], words) < 0.05
+
+
+def test_categories_are_their_names_and_not_their_codes():
+    """Codes count the categories in their own order, whatever the columns' is."""
+    p, words = sampled()
+    labels = pd.Categorical(words, categories=SIZES[::-1], ordered=True)
+    expected = label_losses(p, words, classes=SIZES).tolist()
+    assert label_losses(p, labels, classes=SIZES).tolist() == expected
+    assert label_losses(pd.DataFrame(p, columns=SIZES), pd.Series(labels)).tolist() == expected
+    with pytest.raises(ValueError, match=r"^labels: must be integers .*classes=clf\.classes_"):
+        label_losses(p, labels)
+
+
+def test_what_scikit_learn_calls_its_classes_are_the_columns():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    words, x = np.array(["2", "10", "9"])[y], np.eye(3)[y] + rng.normal(0, 0.1, (300, 3))
+    clf = LogisticRegression().fit(x, words)
+    assert estimate_noise_rate(clf.predict_proba(x), words, classes=clf.classes_) == 0
+
+
+def test_nullable_integers_are_integers_and_missing_ones_are_refused():
+    p, _ = sampled()
+    y = np.arange(90) % 3
+    assert label_losses(p, pd.Series(y, dtype="Int64")).tolist() == label_losses(p, y).tolist()
+    with pytest.raises(ValueError, match=r"^labels: must be integers"):
+        label_losses(p, pd.Series([None, *y[1:]], dtype="Int64"))
+
+
+def test_a_cross_table_is_a_transition_matrix_only_if_its_classes_are_in_one_order():
+    true = ["cat"] * 10 + ["dog"] * 10
+    given = ["cat"] * 9 + ["dog"] * 11
+    table = pd.crosstab(pd.Series(true), pd.Series(given), normalize="index")
+    assert sigua.TransitionMatrix(table).rows.tolist() == [[0.9, 0.1], [0.0, 1.0]]
+    with pytest.raises(ValueError, match=r"^rows: must be the same classes as the columns"):
+        sigua.TransitionMatrix(table[["dog", "cat"]])

@@ -1,0 +1,172 @@
+"""What the diagnosis says of noises whose posteriors are known exactly, by Bayes's rule."""
+
+import numpy as np
+import pytest
+
+import sigua
+from sigua import diagnose
+
+K = 5
+
+
+def overlapping(n=5000, seed=0, spread=0.8):
+    """Return x = onehot + spread * normal, true classes, and p(true | x), by Bayes's rule."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, K, n)
+    x = np.eye(K)[true] + spread * rng.standard_normal((n, K))
+    p = np.exp((x - x.max(axis=1, keepdims=True)) / spread**2)
+    return x, true, p / p.sum(axis=1, keepdims=True)
+
+
+def noisy(T, spread=0.8):
+    """Return p(observed | x), labels observed, and true ones."""
+    _, true, p = overlapping(spread=spread)
+    return p @ T.rows, sigua.corrupt_labels(true, T, seed=0), true
+
+
+def by_rule():
+    """Return the same where labels are 1 wherever x1 > 0.5: a model can predict each error."""
+    x, true, p = overlapping()
+    rule = x[:, 1] > 0.5
+    return np.where(rule[:, None], np.eye(K)[1], p), np.where(rule, 1, true), true
+
+
+def some(n, m=200):
+    return np.random.default_rng(0).choice(n, m, replace=False)
+
+
+NOISES = {
+    "clean": sigua.TransitionMatrix.symmetric(0.0, K),
+    "sym-20": sigua.TransitionMatrix.symmetric(0.2, K),
+    "sym-40": sigua.TransitionMatrix.symmetric(0.4, K),
+    "pair-20": sigua.TransitionMatrix.pair(0.2, K),
+    "asym": sigua.mapped_transition({1: 0, 3: 2}, 0.4, K),
+}
+
+
+@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("spread", [0.8, 0.3])
+def test_the_noise_rate_is_right_whether_classes_overlap_or_not(name, spread):
+    """Without any checked label; within 0.08, where confident counting is off by up to 0.34."""
+    p, y, true = noisy(NOISES[name], spread)
+    found = diagnose(p, y)
+    assert found.noise_rate.value == pytest.approx((y != true).mean(), abs=0.08)
+    assert found.noise_rate.low - 0.02 <= (y != true).mean() <= found.noise_rate.high
+
+
+def test_overlapping_classes_are_told_from_noise():
+    p, y, _ = noisy(NOISES["sym-20"])
+    assert diagnose(p, y).overlap
+    p, y, _ = noisy(NOISES["sym-20"], spread=0.2)
+    assert not diagnose(p, y).overlap
+
+
+def test_errors_that_follow_from_the_input_are_found_by_checked_labels_alone():
+    """The model predicts every wrong label as given, and the surest examples say 0."""
+    p, y, true = by_rule()
+    checked = some(len(y))
+    blind = diagnose(p, y)
+    assert blind.noise_rate.value < 0.05 < 0.2 < (y != true).mean()
+    assert blind.follows_input is None
+    assert "check 100 labels" in str(blind)
+    seen = diagnose(p, y, true[checked], checked)
+    assert seen.noise_rate.low <= (y != true).mean() <= seen.noise_rate.high
+    assert seen.reproduced.value == 1
+    assert seen.follows_input == "yes"
+
+
+@pytest.mark.parametrize("name", ["sym-20", "sym-40", "pair-20", "asym"])
+def test_noise_that_depends_on_the_class_alone_does_not_follow_from_the_input(name):
+    p, y, true = noisy(NOISES[name], spread=0.3)
+    checked = some(len(y), 400)
+    assert diagnose(p, y, true[checked], checked).follows_input == "no"
+
+
+def test_one_class_for_another_is_told_and_named():
+    found = diagnose(*noisy(NOISES["asym"], spread=0.3)[:2])
+    assert found.one_for_another
+    assert {(i, j) for i, j, _ in found.confusions} == {(1, 0), (3, 2)}
+    assert "1 for 0 (4" in str(found)
+    assert not diagnose(*noisy(NOISES["sym-40"], spread=0.3)[:2]).one_for_another
+
+
+def test_what_is_counted_is_what_was_checked():
+    """By hand: of 4 checked 2 are wrong, one of which is predicted as given, one rightly."""
+    p = [[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.6, 0.4]]
+    found = diagnose(p, [0, 1, 1, 1, 0], true_labels=[0, 0, 0, 1], checked=[0, 1, 2, 3])
+    assert found.num_checked == 4
+    assert found.noise_rate.value == 0.5
+    assert (found.reproduced.value, found.corrected.value) == (0.5, 0.5)
+    assert found.accuracy.value == 0.75
+    assert found.agreement.value == 0.8
+    assert found.expected_agreement == pytest.approx((0.9 + 0.9 + 0.8 + 0.9 + 0.6) / 5)
+
+
+def test_a_mask_and_indices_are_the_same():
+    p, y, true = noisy(NOISES["sym-20"])
+    checked = np.sort(some(len(y)))
+    mask = np.zeros(len(y), dtype=bool)
+    mask[checked] = True
+    assert diagnose(p, y, true[checked], checked) == diagnose(p, y, true[mask], mask)
+
+
+def advice(name, spread, m=0):
+    p, y, true = noisy(NOISES[name], spread)
+    if not m:
+        return diagnose(p, y).advice
+    checked = some(len(y), m)
+    return diagnose(p, y, true[checked], checked).advice
+
+
+def test_the_advice_is_by_what_is_known():
+    """Plain where hardly a label is wrong; by agreement where classes are apart; else by T."""
+    assert advice("clean", 0.3).method == sigua.standard()
+    assert advice("clean", 0.3, 200).method == sigua.standard()
+    assert advice("sym-40", 0.2).method == sigua.sigua_ag()
+    assert type(advice("sym-20", 0.8).method) is sigua.forward_correction
+    assert "check 100 labels at random" in advice("sym-20", 0.8).why
+    counted = advice("sym-20", 0.8, 200)
+    assert type(counted.method) is sigua.forward_correction
+    assert "half of the checked" in counted.take
+
+
+def test_t_is_counted_with_the_surest_for_a_prior_where_the_two_agree():
+    p, y, true = noisy(NOISES["pair-20"], 0.3)
+    checked = some(len(y))
+    prior = sigua.estimate_transition(p, y)
+    found = diagnose(p, y, true[checked], checked)
+    assert sigua.count_transition(y[checked], true[checked], K, prior=prior) == found.T
+
+
+def test_labels_by_a_rule_need_the_checked_ones():
+    p, y, true = by_rule()
+    checked = some(len(y))
+    found = diagnose(p, y, true[checked], checked)
+    assert "learns their errors" in found.advice.why
+    assert sigua.count_transition(y[checked], true[checked], K) == found.T  # no prior
+    assert found.T.rows[2, 1] > 0.1
+
+
+def test_it_prints_in_some_ten_lines_of_terminal_width():
+    p, y, true = noisy(NOISES["sym-20"])
+    for text in (str(diagnose(p, y)), str(diagnose(p, y, true[:200], np.arange(200)))):
+        lines = text.splitlines()
+        assert len(lines) <= 12
+        assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"checked": [0]}, "true_labels: must come with checked, got None"),
+        ({"true_labels": [0]}, "true_labels: must have an entry for each of the 3 checked, got 1"),
+        ({"true_labels": [0, 1], "checked": [0]}, "true_labels: .* the 1 checked, got 2"),
+        ({"true_labels": [0], "checked": [True, False]}, r"checked: a mask must have shape \(3,\)"),
+        ({"true_labels": [0], "checked": [3]}, r"checked: must lie in \[0, 3\)"),
+        ({"true_labels": [0, 0], "checked": [1, 1]}, "checked: must name each example once"),
+        ({"true_labels": [2], "checked": [1]}, r"true_labels: must lie in \[0, 2\)"),
+    ],
+)
+def test_bad_input_is_refused(keywords, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        diagnose([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]], [0, 0, 1], **keywords)

@@ -1,0 +1,450 @@
+"""Agreement in Keras: margins, the class confidence and its life from fit to fit."""
+
+import keras
+import numpy as np
+import pytest
+import torch
+
+import sigua
+import sigua_torch
+from sigua import reference
+from sigua.confidence import moved, rates
+from sigua_keras import SIGUA, SIGUALoss, SIGUAModel
+from sigua_keras._margins import Margins
+
+# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+BACKEND = keras.config.backend()
+EPS = float(np.finfo(np.float32).eps)
+SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+N, K = 24, 4
+T = sigua.TransitionMatrix([[0.5, 0.5, 0, 0], [0, 0.6, 0.4, 0], [0, 0, 1, 0], [0.3, 0, 0, 0.7]])
+
+
+@keras.saving.register_keras_serializable(package="tests.margins")
+class Shift(keras.layers.Layer):
+    """Adds a trainable zero: a step of SGD(1) moves it by minus the gradient."""
+
+    def __init__(self, shape, **kwargs):
+        super().__init__(**kwargs)
+        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
+
+    def call(self, inputs):
+        return inputs + keras.ops.cast(self.shift, inputs.dtype)
+
+    def get_config(self):
+        return super().get_config() | {"shape": self.shift.shape}
+
+
+def shifted(units, method, loss=SPARSE, **kwargs):
+    """Return a SIGUAModel that predicts its inputs, shifted by what it learns."""
+    model = SIGUAModel(
+        keras.Sequential([keras.Input((units,)), Shift((units,)), *kwargs.pop("layers", [])]),
+        method,
+    )
+    model.compile(keras.optimizers.SGD(kwargs.pop("rate", 0.0)), loss, **kwargs)
+    return model
+
+
+def seen(model):
+    """Return the class confidence, (2, k), as it is saved."""
+    store = {}
+    model.save_own_variables(store)
+    return store.get("sigua_confidence")
+
+
+@pytest.fixture
+def batches():
+    """Logits and labels of six mini-batches, where class 0 is predicted with more confidence."""
+    rng = np.random.default_rng(3)
+    logits = rng.normal(scale=2, size=(6, N, K)).astype("float32")
+    logits[..., 0] += 1.5
+    return [(each, rng.choice(K, N, p=[0.2, 0.3, 0.3, 0.2])) for each in logits]
+
+
+METHODS = [
+    sigua.sigua_ag(gamma=0.25),
+    sigua.sigua_ag(gamma=0.25, by_class=False),
+    sigua.sigua_ag(gamma=0.25, warmup=0, threshold=-0.3),
+    sigua.custom(sigua.Agreement(), 0.25, "forward", T),
+    sigua.custom(sigua.Agreement(), 0.25, "backward", T),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_steps_equal_the_references_and_pytorchs(method, batches):
+    """Over six steps the masks are theirs, the gradient within eps, the state within a rounding."""
+    layer = Shift((N, K))
+    inner = keras.Sequential([keras.Input((K,), batch_size=N), layer])
+    model = SIGUAModel(inner, method)
+    model.compile(keras.optimizers.SGD(1.0), SPARSE)
+    criterion = sigua_torch.SIGUALoss(method)
+    state, differs = np.zeros((2, K)), False
+    for epoch, (logits, labels) in zip((0, 2, 5, 9, 10, 30), batches, strict=True):
+        model.set_epoch(epoch)
+        criterion.set_epoch(epoch)
+        layer.shift.assign(np.zeros((N, K)))
+        logs = model.train_on_batch(logits, labels, return_dict=True)
+        gradient = -np.array(layer.shift, dtype="float64")
+        wanted = reference.step(method, logits, labels, epoch, confidence=rates(state))
+        scale = 1 if method.T is None else np.abs(method.T.inverse).max()
+        np.testing.assert_allclose(gradient, wanted.gradient, rtol=0, atol=16 * EPS / N * scale)
+        inputs = torch.tensor(logits, requires_grad=True)
+        criterion(inputs, torch.tensor(labels)).backward()
+        np.testing.assert_allclose(gradient, inputs.grad.numpy(), rtol=0, atol=16 * EPS * scale / N)
+        np.testing.assert_array_equal(criterion.split.bad.numpy(), wanted.split.bad)
+        assert float(logs["sigua_good"]) == pytest.approx(wanted.split.good.mean(), rel=1e-6)
+        assert float(logs["sigua_bad"]) == pytest.approx(wanted.split.bad.mean(), rel=1e-6)
+        plain = reference.step(method, logits, labels, epoch).split
+        differs |= (plain.bad != wanted.split.bad).any()
+        state = moved(state, reference.confidence_sums(logits, labels))
+    if method.condition.by_class:
+        assert differs  # c decides here: a state that stays empty would be seen
+        np.testing.assert_allclose(seen(model), state, rtol=1e-5)
+        np.testing.assert_allclose(criterion.confidence.state, state, rtol=1e-5)
+    else:
+        assert seen(model) is None
+
+
+def margins(y_true, y_pred, loss):
+    y_pred = keras.ops.convert_to_tensor(np.asarray(y_pred, "float32"))
+    everyone = keras.ops.ones((len(y_pred),), dtype="bool")
+    found = Margins(loss, keras.ops.convert_to_tensor(y_true), y_pred, everyone, None)
+    return keras.ops.convert_to_numpy(found(False)), keras.ops.convert_to_numpy(found.sums())
+
+
+def test_margins_by_hand():
+    """From probabilities, logits, one sigmoid output, one-hot and soft labels."""
+    p = np.array([[0.7, 0.2, 0.1], [0.3, 0.5, 0.2]], "float32")
+    labels = np.array([0, 2])
+    soft = np.array([[0.8, 0.1, 0.1], [0.0, 0.4, 0.6]], "float32")
+    by_index, sums = margins(labels, p, keras.losses.sparse_categorical_crossentropy)
+    np.testing.assert_allclose(by_index, [0.5, -0.3], atol=1e-6)
+    np.testing.assert_allclose(sums, [[0.7, 0, 0.2], [1, 0, 1]], atol=1e-6)
+    for y_true, y_pred, loss in [
+        (labels, np.log(p) + 3, SPARSE),
+        (labels[:, None], 2 * p, keras.losses.SparseCategoricalCrossentropy()),
+        (np.eye(3, dtype="float32")[labels], p, keras.losses.categorical_crossentropy),
+        (soft, p, keras.losses.CategoricalCrossentropy()),
+    ]:
+        found, sums = margins(y_true, y_pred, loss)
+        np.testing.assert_allclose(found, [0.5, -0.3], atol=1e-6)
+        np.testing.assert_allclose(sums, [[0.7, 0, 0.2], [1, 0, 1]], atol=1e-6)
+    unit, from_logits = np.array([[0.9], [0.2], [0.4]]), np.log([[9], [1 / 4], [2 / 3]])
+    for y_pred, loss in [
+        (unit, keras.losses.BinaryCrossentropy()),
+        (from_logits, keras.losses.BinaryCrossentropy(from_logits=True)),
+    ]:
+        found, sums = margins(np.array([1.0, 0.0, 1.0]), y_pred, loss)
+        np.testing.assert_allclose(found, [0.8, 0.6, -0.2], atol=1e-6)
+        np.testing.assert_allclose(sums, [[0.8, 1.3], [1, 2]], atol=1e-6)
+
+
+def test_who_takes_no_part_is_not_counted(batches):
+    """A weight of 0 and an ignored class leave examples out of shares and class confidence."""
+    logits, labels = batches[0]
+    method = sigua.sigua_ag(warmup=0)
+    out = np.arange(N) % 3 == 0
+    rest = reference.confidence_sums(logits[~out], labels[~out])
+    wanted = reference.step(method, logits[~out], labels[~out]).split.bad.mean()
+
+    weighted = shifted(K, method)
+    logs = weighted.train_on_batch(logits, labels, sample_weight=3.0 * ~out, return_dict=True)
+    np.testing.assert_allclose(seen(weighted), rest, rtol=1e-5)
+    assert float(logs["sigua_bad"]) == pytest.approx(wanted, rel=1e-6)
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    ignoring = shifted(K, method, loss)
+    logs = ignoring.train_on_batch(logits, np.where(out, -1, labels), return_dict=True)
+    np.testing.assert_allclose(seen(ignoring), rest, rtol=1e-5)
+    assert float(logs["sigua_bad"]) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_a_prediction_of_nan_is_never_good_and_leaves_no_trace(batches):
+    """NaN is neither good nor bad, makes the loss NaN, and is not in the class confidence."""
+    logits, labels = batches[0]
+    logits[3] = np.nan
+    model = shifted(K, sigua.sigua_ag(warmup=0))
+    logs = model.train_on_batch(logits, labels, return_dict=True)
+    assert np.isnan(float(logs["loss"]))
+    good, bad = float(logs["sigua_good"]), float(logs["sigua_bad"])
+    assert good + bad == pytest.approx(1 - 1 / N, rel=1e-6)
+    rest = np.delete(logits, 3, axis=0), np.delete(labels, 3)
+    np.testing.assert_allclose(seen(model), reference.confidence_sums(*rest), rtol=1e-5)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_counts_in_float32(policy):
+    """A thousand examples of one class are counted as in float64, whatever the model computes."""
+    keras.config.set_dtype_policy(policy)
+    try:
+        model = shifted(2, sigua.sigua_ag())
+    finally:
+        keras.config.set_dtype_policy("float32")
+    logits, labels = np.tile(np.log([[0.75, 0.25]]), (8, 1)).astype("float32"), np.zeros(8, int)
+    state = np.zeros((2, 2))
+    for _ in range(125):
+        model.train_on_batch(logits, labels)
+        state = moved(state, np.array([[6.0, 0.0], [8.0, 0.0]]))
+    np.testing.assert_allclose(seen(model)[1], state[1], rtol=1e-5)
+    np.testing.assert_allclose(seen(model)[0], state[0], rtol=0.01)  # half precision's logits
+
+
+def expected_bad(fits, method, logits, labels, size):
+    """Return each epoch's share of bad, with mini-batches in order and a model that stays."""
+    found, state = [], np.zeros((2, K))
+    for epochs in fits:
+        for epoch in epochs:
+            state = np.zeros((2, K)) if epoch == 0 else state
+            count = 0
+            for start in range(0, len(labels), size):
+                part = logits[start : start + size], labels[start : start + size]
+                done = reference.step(method, *part, epoch, confidence=rates(state))
+                count += done.split.bad.sum()
+                state = moved(state, reference.confidence_sums(*part))
+            found.append(count / len(labels))
+    return found
+
+
+@pytest.mark.parametrize("by", ["callback", "model"])
+def test_from_fit_to_fit(by, batches):
+    """The class confidence goes on in a fit that is resumed, and is empty where one begins.
+
+    Mini-batches of 13, 13, 13 and 1; the second fit is compiled anew.
+    """
+    method = sigua.sigua_ag(warmup=4)
+    logits, labels = np.concatenate([x for x, _ in batches])[:40], np.zeros(40, int)
+    labels[:] = np.concatenate([y for _, y in batches])[:40]
+    fits = [range(3), range(3, 6), range(2), range(4, 5)]
+    options = {"batch_size": 13, "shuffle": False, "verbose": 0}
+    if by == "model":
+        model = shifted(K, method)
+    else:
+        model = keras.Sequential([keras.Input((K,)), Shift((K,))])
+        model.compile(keras.optimizers.SGD(0.0), SPARSE)
+        options["callbacks"] = [SIGUA(method)]
+    found = []
+    for epochs in fits:
+        history = model.fit(
+            logits, labels, initial_epoch=epochs[0], epochs=epochs[-1] + 1, **options
+        )
+        found += history.history["sigua_bad"]
+        model.compile(keras.optimizers.SGD(0.0), SPARSE)
+    wanted = expected_bad(fits, method, logits, labels, 13)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    # Had the last fit begun with an empty state, this would be seen.
+    assert wanted[-1] != expected_bad(fits[-1:], method, logits, labels, 13)[-1]
+
+
+class Interrupt(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_fit_is_resumed_with_what_it_saw(batches):
+    """The same callback goes on after a KeyboardInterrupt."""
+    method, (logits, labels) = sigua.sigua_ag(warmup=0), batches[0]
+    model = keras.Sequential([keras.Input((K,)), Shift((K,))])
+    model.compile(keras.optimizers.SGD(0.0), SPARSE)
+    callback = SIGUA(method)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(logits, labels, batch_size=N, verbose=0, callbacks=[callback, Interrupt()])
+    found = model.fit(
+        logits, labels, batch_size=N, initial_epoch=1, epochs=2, verbose=0, callbacks=[callback]
+    ).history["sigua_bad"]
+    wanted = expected_bad([range(2)], method, logits, labels, N)
+    assert found == pytest.approx(wanted[1:], rel=1e-6)
+    assert wanted[0] != wanted[1]
+
+
+def test_attach_begins_with_nothing_seen(batches):
+    """In a loop of one's own the state goes on until `detach`, and `attach` begins anew."""
+    method, (logits, labels) = sigua.sigua_ag(warmup=0), batches[0]
+    model = keras.Sequential([keras.Input((K,)), Shift((K,))])
+    model.compile(keras.optimizers.SGD(0.0), SPARSE)
+    callback = SIGUA(method)
+    wanted = expected_bad([range(2)], method, logits, labels, N)
+    for _ in range(2):
+        callback.attach(model)
+        for epoch in range(2):
+            callback.set_epoch(epoch)
+            logs = model.train_on_batch(logits, labels, return_dict=True)
+            assert float(logs["sigua_bad"]) == pytest.approx(wanted[epoch], rel=1e-6)
+        callback.detach()
+
+
+def test_the_model_is_saved_with_what_it_saw(batches, tmp_path):
+    """A file holds the class confidence, of a model and of its weights alone."""
+    model = shifted(K, sigua.sigua_ag())
+    for logits, labels in batches:
+        model.train_on_batch(logits, labels)
+    state = seen(model)
+    assert state.sum() > N
+    model.save(str(tmp_path / "model.keras"))
+    model.save_weights(str(tmp_path / "model.weights.h5"))
+    loaded = keras.models.load_model(str(tmp_path / "model.keras"))
+    np.testing.assert_array_equal(seen(loaded), state)
+    other = shifted(K, sigua.sigua_ag())
+    other.train_on_batch(*batches[0])
+    other.load_weights(str(tmp_path / "model.weights.h5"))
+    np.testing.assert_array_equal(seen(other), state)
+    for each in (loaded, other):
+        each.train_on_batch(*batches[0])
+        expected = moved(state, reference.confidence_sums(*batches[0]))
+        np.testing.assert_allclose(seen(each), expected, rtol=1e-5)
+
+
+class Subclassed(keras.Model):
+    """Takes a dict of inputs and predicts a dict of outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(8, activation="relu")
+        self.normal, self.drop = keras.layers.BatchNormalization(), keras.layers.Dropout(0.5)
+        self.kind, self.size = keras.layers.Dense(K), keras.layers.Dense(1)
+        self.traces = 0
+
+    def call(self, inputs, training=None):
+        self.traces += bool(training)
+        hidden = self.hidden(inputs["a"]) + self.hidden(inputs["b"])
+        hidden = self.drop(self.normal(hidden, training=training), training=training)
+        return {"kind": self.kind(hidden), "size": self.size(hidden)}
+
+
+def test_several_outputs_of_a_subclassed_model(batches):
+    """One of two outputs, beside BatchNormalization and Dropout; the first trace serves all."""
+    logits, labels = batches[0]
+    model, x = Subclassed(), {"a": logits, "b": logits[::-1].copy()}
+    model.compile("adam", {"kind": SPARSE, "size": "mse"})
+    traces = []
+    count = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: traces.append(model.traces)
+    )
+    history = model.fit(
+        x,
+        {"kind": labels, "size": logits[:, 0]},
+        batch_size=N,
+        epochs=12,
+        verbose=0,
+        callbacks=[SIGUA(sigua.sigua_ag(warmup=3), output="kind"), count],
+    ).history
+    assert history["sigua_bad"][0] == 0
+    assert history["sigua_bad"][-1] > 0.2
+    np.testing.assert_allclose(np.add(history["sigua_good"], history["sigua_bad"]), 1, rtol=1e-6)
+    # TensorFlow traces again where the first trace has built the model; PyTorch is eager.
+    assert BACKEND == "torch" or traces[0] == traces[-1]
+    assert BACKEND != "jax" or traces[0] == 1
+    # The running averages and weights have nothing of ours among them.
+    assert not any("confidence" in v.path for v in model.variables)
+
+
+def unbuilt():
+    return keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dense(K)])
+
+
+@pytest.mark.parametrize("mode", [{}, {"run_eagerly": True}], ids=str)
+@pytest.mark.parametrize("by", [lambda m, _: m, SIGUAModel], ids=["callback", "model"])
+def test_a_model_that_fit_builds(by, mode, batches):
+    """A model without a known input is built by `fit`, and its number of classes found there."""
+    logits, labels = batches[0]
+    method = sigua.sigua_ag(warmup=0)
+    model = by(unbuilt(), method)
+    model.compile("sgd", SPARSE, **mode)
+    callbacks = [] if isinstance(model, SIGUAModel) else [SIGUA(method)]
+    model.fit(logits, labels, batch_size=10, epochs=3, verbose=0, callbacks=callbacks)
+
+
+@pytest.mark.skipif(BACKEND == "tensorflow", reason="which makes the state in the first step")
+def test_a_model_without_known_outputs_is_refused():
+    """Attached before it is built, a model cannot say how many classes there are."""
+    model = unbuilt()
+    model.compile("sgd", SPARSE)
+    with pytest.raises(ValueError, match=r"^model: must be built before .* got a Sequential"):
+        SIGUA(sigua.sigua_ag()).attach(model)
+    callback = SIGUA(sigua.sigua_ag(by_class=False))
+    callback.attach(model)
+    callback.detach()
+
+
+@pytest.mark.parametrize(
+    ("units", "loss", "message"),
+    [
+        (K, "mse", r"^loss: must be a cross-entropy .* got "),
+        (1, "mae", r"^loss: must be a cross-entropy .* of 1 output;"),
+        (K, "binary_crossentropy", r"^loss: must be .* of 4 outputs;"),
+        (1, "categorical_crossentropy", r"^loss: must be .* of 1 output;"),
+        (K, keras.losses.CategoricalHinge(), r"^loss: must be .* got CategoricalHinge"),
+        (K, lambda y, p: p[:, 0], r"^loss: must say by an attribute from_logits .*<lambda>"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:In loss categorical_crossentropy:SyntaxWarning")
+@pytest.mark.parametrize("by_class", [True, False])
+def test_what_is_not_of_classes_is_refused_before_training(units, loss, message, by_class):
+    """A regression, several labels per example, or a loss that says too little of itself."""
+    method = sigua.sigua_ag(by_class=by_class, warmup=0)
+    model = keras.Sequential([keras.Input((K,)), keras.layers.Dense(units)])
+    model.compile("sgd", loss)
+    before = model.get_weights()
+    x = np.ones((4, K), "float32")
+    with pytest.raises(ValueError, match=message):
+        model.fit(x, np.ones((4, units)), verbose=0, callbacks=[SIGUA(method)])
+    np.testing.assert_array_equal(before[0], model.get_weights()[0])
+
+
+def test_a_loss_of_ones_own_that_says_what_it_reads(batches):
+    """With `from_logits` a function is taken, and counts what a loss of Keras counts."""
+
+    def own(y_true, y_pred):
+        return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+
+    own.from_logits = True
+    one, other = (shifted(K, sigua.sigua_ag(), loss) for loss in (own, SPARSE))
+    for model in (one, other):
+        model.train_on_batch(*batches[0])
+    np.testing.assert_array_equal(seen(one), seen(other))
+
+
+def test_the_loss_takes_what_needs_no_state(batches):
+    """`SIGUALoss` judges by p alone and without a warm-up; else it names the callback."""
+    with pytest.raises(ValueError, match=r"^method: must not change from epoch to epoch"):
+        SIGUALoss(sigua.sigua_ag(by_class=False))
+    with pytest.raises(ValueError, match=r"^method: must not need the class confidence.*callback"):
+        SIGUALoss(sigua.sigua_ag(warmup=0))
+    method = sigua.sigua_ag(warmup=0, by_class=False, gamma=0.25)
+    with pytest.raises(ValueError, match=r"^loss: must be a cross-entropy"):
+        SIGUALoss(method, "mse")
+    logits, labels = batches[0]
+    value = SIGUALoss(method, SPARSE)(labels, logits)
+    wanted = reference.step(method, logits, labels).objective
+    assert float(value) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_scopes_and_ranking_losses_are_refused():
+    """Agreement judges each example alone, by a margin."""
+    with pytest.raises(ValueError, match=r"^per_class: must be left out"):
+        SIGUA(sigua.sigua_ag(), per_class=True)
+    with pytest.raises(ValueError, match=r"^rank_by: must be left out"):
+        SIGUA(sigua.sigua_ag(), rank_by="sparse_categorical_crossentropy")
+
+
+def test_wrong_labels_among_the_digits_are_found():
+    """With half of the labels wrong: the share dropped is their share, and few errors remain."""
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    x, y = (x[order] / 16).astype("float32"), y[order]
+    given = sigua.corrupt_labels(y[:1300], sigua.TransitionMatrix.symmetric(0.5, 10), seed=0)
+    accuracy = []
+    for callbacks in ([], [SIGUA(sigua.sigua_ag())]):
+        keras.utils.set_random_seed(0)
+        hidden = [keras.layers.Dense(256, activation="relu") for _ in range(2)]
+        model = keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(10)])
+        model.compile(keras.optimizers.Adam(1e-3), SPARSE, metrics=["accuracy"])
+        options = {"batch_size": 64, "epochs": 40, "verbose": 0, "callbacks": callbacks}
+        history = model.fit(x[:1300], given, **options).history
+        accuracy.append(model.evaluate(x[1300:], y[1300:], verbose=0)[1])
+    assert history["sigua_bad"][-1] == pytest.approx((given != y[:1300]).mean(), abs=0.06)
+    assert accuracy[1] > 0.9
+    assert accuracy[1] > accuracy[0] + 0.2
