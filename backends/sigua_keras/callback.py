@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
 
 from sigua import Method, checks
-from sigua_keras import _check
+from sigua_keras import _check, _clock
 from sigua_keras._attach import Attachment, strategy_scope
 from sigua_keras._objective import Objective
 from sigua_keras._select import Ranking
@@ -86,63 +88,99 @@ class SIGUA(keras.callbacks.Callback):
         *,
         per_class: bool = False,
         rank_by: Any = None,
+        steps_per_epoch: int | None = None,
     ) -> None:
         super().__init__()
         Method.require(method)
         _check.output(output)
         _check.ranking(method, per_class, rank_by)
         self.method, self.output, self.loss = method, output, loss
+        self.steps_per_epoch = _clock.steps_per_epoch(steps_per_epoch)
         self._ranking = Ranking(per_class, rank_by)
         self._attachment: Attachment | None = None
+        self._objective: Objective | None = None
+        self._trained: Any = None  # the model it is for
+        self._for_one_fit = True
+
+    @property
+    def epoch(self) -> float:
+        """The epoch of the method whose numbers training reads."""
+        return 0.0 if self._objective is None else self._objective.clock.epoch
 
     def attach(self, model: Any) -> None:
         """Train the compiled model with SIGUA until `detach`, from epoch 0 of the method."""
+        self._leave(model)
         self._attach(model, for_one_fit=False)
 
     def set_epoch(self, epoch: float) -> None:
         """Say which epoch begins; it counts from 0 and may be fractional.
 
         Raises:
-            ValueError: `epoch` is negative, or nothing is attached.
+            ValueError: `epoch` is negative, nothing is attached, or steps are counted.
         """
-        self._attached().objective.shares.set_epoch(epoch)
+        self._attached().clock.tell(epoch)
 
     def detach(self) -> None:
         """Give the model its plain training back; without effect if nothing is attached."""
-        if self._attachment is not None:
-            self._attachment.remove()
+        if self._attachment is not None and self._objective is not None:
+            self._attachment.remove(self._objective)
         self._attachment = None
 
-    def _attach(self, model: Any, for_one_fit: bool) -> None:
+    def _leave(self, model: Any) -> None:
+        """Let go of another model, if its `fit` is over."""
         earlier = self._attachment
-        if earlier is not None and earlier.model is not model:
-            if not earlier.for_one_fit:
-                rule = "a callback is attached to one model at a time"
-                advice = "call detach() first, or make another SIGUA"
-                raise checks.refuse("SIGUA", rule, "it is attached to another", advice)
-            earlier.remove()  # of a fit that was interrupted
-        with strategy_scope(model):
-            objective = Objective(self.method, self.output, self.loss, self._ranking)
-        self._attachment = Attachment(model, objective, for_one_fit)
+        if earlier is None or earlier.model is model:
+            return
+        if not self._for_one_fit:
+            rule = "a callback is attached to one model at a time"
+            advice = "call detach() first, or make another SIGUA"
+            raise checks.refuse("SIGUA", rule, "it is attached to another", advice)
+        self.detach()  # of a fit that was interrupted
 
-    def _attached(self) -> Attachment:
-        attachment = self._attachment
-        if attachment is None or vars(attachment.model).get("_sigua") is not attachment:
+    def _attach(self, model: Any, for_one_fit: bool) -> None:
+        attachment = Attachment.of(model)
+        objective = self._objective
+        if objective is None or not for_one_fit or self._trained is not model:
+            with strategy_scope(model):
+                given = self.method, self.output, self.loss, self._ranking, self.steps_per_epoch
+                objective = Objective(*given)
+        attachment.add(objective, for_one_fit)
+        self._attachment, self._objective, self._trained = attachment, objective, model
+        self._for_one_fit = for_one_fit
+
+    def _attached(self) -> Objective:
+        attachment, objective = self._attachment, self._objective
+        if attachment is None or objective not in attachment.objectives:
             advice = "call attach(model) first, and no train_on_batch inside fit"
             raise checks.refuse("SIGUA", "must be attached to a model", "it is not", advice)
-        return attachment
+        assert objective is not None
+        return objective
+
+    @contextmanager
+    def _cleaning(self) -> Iterator[None]:
+        """Leave the model as it was if training is refused."""
+        try:
+            yield
+        except ValueError:
+            if self._for_one_fit:
+                self.detach()
+            raise
 
     def on_train_begin(self, logs: Any = None) -> None:
+        self._leave(self.model)
         attachment = self._attachment
-        if attachment is None or vars(self.model).get("_sigua") is not attachment:
+        if attachment is None or self._objective not in attachment.objectives:
             self._attach(self.model, for_one_fit=True)
+        self._attached().clock.begin_fit()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.set_epoch(epoch)
+        with self._cleaning():
+            self._attached().clock.begin_epoch(epoch, self.params)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._attached().objective.end_epoch(epoch, logs)
+        with self._cleaning():
+            self._attached().end_epoch(epoch, logs)
 
     def on_train_end(self, logs: Any = None) -> None:
-        if self._attachment is not None and self._attachment.for_one_fit:
+        if self._for_one_fit:
             self.detach()

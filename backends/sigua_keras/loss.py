@@ -77,8 +77,8 @@ class SIGUALoss(keras.losses.Loss):
         y_true = _measure.squeeze_labels(keras.ops.convert_to_tensor(y_true), y_pred)
         loss = _measure.resolve(self.loss, y_true, y_pred)
         numbers = self.method.at(0)
-        measured = loss, y_true, y_pred, sample_weight
-        done = weigh(self.method, self._correction, numbers, *measured, self._ranking)
+        measured = loss, y_true, y_pred, sample_weight, self._ranking, self.reduction
+        done = weigh(self.method, self._correction, numbers, *measured)
         return super().__call__(done.losses, done.losses, sample_weight=done.weights)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

@@ -8,10 +8,11 @@ import keras
 import numpy as np
 
 from sigua import Method, checks
-from sigua_keras import _check
-from sigua_keras._attach import carried, evaluating, require_tracked, track
-from sigua_keras._objective import Objective
+from sigua_keras import _check, _clock
+from sigua_keras._attach import evaluating, require_tracked, track, without_shares
+from sigua_keras._objective import Objective, total_loss
 from sigua_keras._select import Ranking
+from sigua_keras._step import carried, guarded
 
 
 @keras.saving.register_keras_serializable(package="sigua")
@@ -37,6 +38,8 @@ class SIGUAModel(keras.Model):
         ValueError: as for `SIGUA`; `model` is none of Keras, or is a SIGUAModel already.
     """
 
+    train_function: Any
+
     def __init__(
         self,
         model: Any,
@@ -45,6 +48,7 @@ class SIGUAModel(keras.Model):
         loss: Any = None,
         per_class: bool = False,
         rank_by: Any = None,
+        steps_per_epoch: int | None = None,
         **kwargs: Any,
     ) -> None:
         Method.require(method)
@@ -53,13 +57,13 @@ class SIGUAModel(keras.Model):
             came = f"a {type(model).__name__} came"
             advice = "give a keras.Model that trains plainly"
             raise checks.refuse("model", "must be a plain model of Keras", came, advice)
+        steps_per_epoch = _clock.steps_per_epoch(steps_per_epoch)
         super().__init__(**kwargs)
         self.model = model
         self.method = method
-        self._sigua = Objective(method, output, loss, Ranking(per_class, rank_by))
-        self._epoch = 0.0
-        track(self, self._sigua)
-        self.__dict__["train_step"] = carried(self, self._sigua, self.train_step)
+        ranking = Ranking(per_class, rank_by)
+        self._sigua = Objective(method, output, loss, ranking, steps_per_epoch)
+        track(self, [self._sigua])
 
     @property
     def output_names(self) -> Any:
@@ -68,19 +72,18 @@ class SIGUAModel(keras.Model):
     @property
     def epoch(self) -> float:
         """The epoch whose numbers training reads."""
-        return self._epoch
+        return self._sigua.clock.epoch
 
     def set_epoch(self, epoch: float) -> None:
         """Say which epoch begins; it counts from 0 and may be fractional.
 
         Raises:
-            ValueError: `epoch` is negative, or a schedule left its range.
+            ValueError: `epoch` is negative, a schedule left its range, or steps are counted.
         """
-        self._sigua.shares.set_epoch(epoch)
-        self._epoch = float(epoch)
+        self._sigua.clock.tell(epoch)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        return self.model(inputs)  # Keras hands `training` down by itself
+        return self.model(inputs, training=training)
 
     def compute_loss(
         self,
@@ -90,14 +93,18 @@ class SIGUAModel(keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        plain = super().compute_loss
-        return self._sigua(self, plain, x, y, y_pred, sample_weight, training)
+        given = x, y, y_pred, sample_weight, training
+        return total_loss([self._sigua], self, super().compute_loss, *given)
 
     def make_train_function(self, force: bool = False) -> Any:
-        if force or self.train_function is None:
-            self._sigua.check(self, self.model)
-            require_tracked(self, self._sigua)
-        return super().make_train_function(force=force)
+        if self.train_function is not None and not force:
+            return
+        self._sigua.check(self, self.model)
+        require_tracked(self, self._sigua)
+        self.__dict__.pop("train_step", None)
+        self.__dict__["train_step"] = carried(self, [self._sigua], self.train_step)
+        super().make_train_function(force=True)
+        self.train_function = guarded(self, [self._sigua], self.train_function)
 
     def fit(
         self,
@@ -109,28 +116,41 @@ class SIGUAModel(keras.Model):
         callbacks: Any = None,
         **kwargs: Any,
     ) -> Any:
-        if isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks.append(Epochs())
-        else:
-            callbacks = [*keras.tree.flatten(callbacks or []), Epochs()]
-        return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
+        epochs_told = _clock.Epochs()
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks = [epochs_told, *keras.tree.flatten(callbacks or [])]
+            return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
+        epochs_told.set_model(self)
+        epochs_told.set_params(callbacks.params)
+        callbacks.callbacks.insert(0, epochs_told)
+        try:
+            return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
+        finally:
+            callbacks.callbacks.remove(epochs_told)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        with evaluating(self, self._sigua):
+        with evaluating(self, [self._sigua]):
             return super().evaluate(*args, **kwargs)
 
     def test_on_batch(self, *args: Any, **kwargs: Any) -> Any:
-        with evaluating(self, self._sigua):
+        with evaluating(self, [self._sigua]):
             return super().test_on_batch(*args, **kwargs)
+
+    def _flatten_metrics_in_order(self, logs: Any) -> Any:
+        return super()._flatten_metrics_in_order(without_shares(logs, [self._sigua]))
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
-        store["sigua_epoch"] = np.float64(self._epoch)
+        clock = self._sigua.clock
+        store["sigua_epoch"] = np.float64(clock.epoch)
+        store["sigua_finished"] = np.float64(clock.finished)
 
     def load_own_variables(self, store: Any) -> None:
-        names = set(store.keys()) - {"sigua_epoch"}
+        names = set(store.keys()) - {"sigua_epoch", "sigua_finished"}
         super().load_own_variables({name: store[name] for name in names})
-        self.set_epoch(float(np.asarray(store["sigua_epoch"])))
+        clock = self._sigua.clock
+        clock.set(float(np.asarray(store["sigua_epoch"])))
+        clock.finished = bool(np.asarray(store["sigua_finished"]))
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -143,6 +163,7 @@ class SIGUAModel(keras.Model):
             "loss": keras.saving.serialize_keras_object(self._sigua.loss),
             "per_class": self._sigua.ranking.per_class,
             "rank_by": keras.saving.serialize_keras_object(self._sigua.ranking.rank_by),
+            "steps_per_epoch": self._sigua.clock.steps_per_epoch,
         }
 
     @classmethod
@@ -153,13 +174,3 @@ class SIGUAModel(keras.Model):
             for name in ("model", "loss", "rank_by", "dtype")
         }
         return cls(**config | loaded | {"method": Method.from_dict(config["method"])})
-
-
-class Epochs(keras.callbacks.Callback):
-    """Tells a `SIGUAModel` which epoch begins."""
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.model.set_epoch(epoch)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.model._sigua.end_epoch(epoch, logs)
