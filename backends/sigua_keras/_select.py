@@ -126,7 +126,7 @@ def weigh(
     signed = signed_weights(split, numbers[0], size, method.separate)
     several = holds_several(y_true, y_pred) if one_class else None
     if several is not None:  # inside a trace nobody can be told, but NaN is seen
-        signed = ops.where(several, float("nan"), signed)
+        signed = ops.where(several & takes_part, float("nan"), signed)
     if weight is not None:
         signed = signed * weight
     if mask is not None:

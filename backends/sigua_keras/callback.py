@@ -21,17 +21,26 @@ class SIGUA(keras.callbacks.Callback):
         objective = sum_i loss_i * (good_i - gamma * bad_i) / n                          (Eq. 3)
 
     Only training changes: validation, `evaluate` and everything after `fit` have the plain loss.
-    The epochs of the method are those of `fit`, `initial_epoch` included. History and progress bar
-    show `sigua_good` and `sigua_bad`, shares of the epoch's examples.
+    History and progress bar show `sigua_good` and `sigua_bad`, shares of the epoch's examples.
 
     The training loss in the logs is SIGUA's objective and is not comparable with `val_loss`: let
     EarlyStopping, ReduceLROnPlateau and ModelCheckpoint watch a `val_` metric.
 
+    The epochs of the method are those of `fit`, and whole: a training of one epoch, or of an
+    endless stream, is plain unless `steps_per_epoch` counts them in steps. A callback that is used
+    again on the same model goes on where it stood, so that a loop of `fit(epochs=1)` has its
+    warm-up; `initial_epoch` says another epoch, and a new callback begins at 0. After 1,000 steps
+    at epoch 0, with no other epoch to come, it asks whether the epoch was forgotten.
+
     Sample and class weights scale losses but never decide who is good; an example of weight 0
-    takes no rank. For `sigua.Known` (and a condition of your own) the *sign* of `sample_weight`
-    marks each example, plus for good and minus for bad, and its magnitude is the weight; leave
-    `weighted_metrics` and the weights of `validation_data` out then, for Keras hands them the
-    signs, too. There is one right line for Known:
+    takes no rank. So does one whose label is no class of a classification loss of Keras or ours, or
+    of T: -1, k, NaN, a row of zeros; the first epoch warns how many there were. One that a Keras
+    mask hides takes no rank either, and is not in n.
+
+    For `sigua.Known` (and a condition of your own that reads `trusted`) the *sign* of
+    `sample_weight` marks each example, plus for good and minus for bad, and its magnitude is the
+    weight; leave `weighted_metrics` and the weights of `validation_data` out then, for Keras hands
+    them the signs, too. There is one right line for Known:
 
         model.fit(x, y, sample_weight=np.where(trusted, 1.0, -1.0), callbacks=[SIGUA(method)])
 
@@ -40,21 +49,24 @@ class SIGUA(keras.callbacks.Callback):
     the model are weighed by the magnitudes.
 
     For all other methods a negative weight, which would climb, makes the loss NaN: a compiled step
-    cannot refuse it.
+    cannot refuse it. Nor can it refuse rows of several classes where T or `per_class` needs one.
 
     Selection is per mini-batch: per replica under tf.distribute, global under keras.distribution
     on JAX. A NaN loss makes the objective NaN, and so does an infinite one, because Keras
     multiplies it by its weight of 0.
 
-    T needs a label per example: of one-hot rows the largest entry. With a correction and several
-    outputs, Keras's own log of that output's loss reads 0; the total is right.
+    T needs a label per example: of one-hot rows the largest entry.
+
+    Each noisy output has a callback of its own, whose metrics are then named after the output:
+    `callbacks=[SIGUA(one, output="a"), SIGUA(other, output="b")]` shows `a_sigua_good`.
 
     Each `fit` compiles the training step once. In a loop of short fits or of `train_on_batch`, call
     `attach` before it, `set_epoch` in it, and `detach` after it.
 
     A `fit` that is interrupted tells its callbacks nothing; the next `fit` or `train_on_batch` is
-    plain again, and any other code finds the model clean after `detach()`. On JAX, an error
-    inside a step loses the model's weights; that is Keras's own way there, with or without SIGUA.
+    plain again, and any other code finds the model clean after `detach()`. What is refused leaves
+    the model as it was. On JAX, any other error inside a step loses the model's weights; that is
+    Keras's own way there, with or without SIGUA.
 
     Once the warm-up of a small-loss method is over, an epoch in which nobody was dropped, or nobody
     bad, is warned of.
@@ -63,21 +75,26 @@ class SIGUA(keras.callbacks.Callback):
         method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
         output: which output it is for, if the model has several: its name, or its index unless the
             model predicts a dict.
-        loss: what measures an example, as for `compile`; by default the compiled loss. Per-example
-            losses must have shape (batch,), hence predictions (batch, classes) or (batch, 1).
+        loss: what training optimises, as for `compile`; by default the compiled loss, which stays
+            the one of validation. Per-example losses must have shape (batch,), hence predictions
+            (batch, classes) or (batch, 1).
         per_class: select among the examples of each label apart, so that a rare or hard class is
             not dropped as a whole. A mini-batch then needs several of each. Not for `sigua_nf` and
             `sigua_fc`, whose floor is that of all classes.
         rank_by: the loss that decides, if it is not the one that is optimised, as for `compile`:
             plain cross-entropy beside label smoothing, say, the only one that `sigua_nf` takes.
+        steps_per_epoch: count the epoch in training steps, so many to one, over all that the
+            callback trains, instead of taking it from `fit` or `set_epoch`. With Keras's
+            `steps_per_execution`, those of one execution have the numbers of its first.
 
     Raises:
-        ValueError: `method` is none, or `output` neither name nor index. When training begins: no
-            loss is compiled, or one that divides by the sum of its weights, or a `SIGUALoss`; the
-            model has another SIGUA. Then, or in the first step of a model that does not know its
-            outputs before: several outputs and no `output`, T of another size. In the first step:
-            a loss without one value per example; for Known no sample weights, or booleans. After
-            the first epoch: a `train_step` that never called `compute_loss`.
+        ValueError: `method` is none, `output` neither name nor index, or `steps_per_epoch` no whole
+            number. When training begins: no loss is compiled, or one that divides by the sum of its
+            weights, or a `SIGUALoss`; the output has another SIGUA. Then, or in the first step of a
+            model that does not know its outputs before: several outputs and no `output`, T of
+            another size, several labels per example with T or `per_class`. In the first step: a
+            loss without one value per example; for Known no sample weights, or booleans. After the
+            first epoch: a `train_step` that never called `compute_loss`.
     """
 
     def __init__(

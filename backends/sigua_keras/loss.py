@@ -18,7 +18,8 @@ class SIGUALoss(keras.losses.Loss):
 
     For `compile`, and for loops of your own around `tf.GradientTape`, `jax.grad` or `backward()`.
     A loss does not know whether it is training: compiled, it is the validation loss, too. The
-    callback `SIGUA` leaves that alone, and takes every method.
+    callback `SIGUA` leaves that alone, and takes every method. Who takes no part because of a
+    label, a weight or a mask is as for `SIGUA`.
 
     Args:
         method: what to train with; without a schedule.

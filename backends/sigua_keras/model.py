@@ -20,18 +20,22 @@ class SIGUAModel(keras.Model):
     """Trains the model inside with a `sigua` method, whatever asks it to train.
 
     It predicts and evaluates as the model inside does. `fit` follows the method's schedules by
-    itself; for `train_on_batch` say `set_epoch`. A `train_step` of your own in a subclass works as
-    long as it calls `self.compute_loss`. Method and epoch are saved with the model.
+    itself, from the epoch that was said by `set_epoch` or after the last one, loaded or not, unless
+    `initial_epoch` says another; for `train_on_batch` say `set_epoch`. A `train_step` of your own
+    in a subclass works as long as it calls `self.compute_loss`. Method and epoch are saved with the
+    model.
 
-    What `SIGUA` says about outputs, losses, weights and logs holds here as well.
+    What `SIGUA` says about losses, labels, weights and logs holds here as well. It is for one
+    output; where several are noisy, give each a `SIGUA`.
 
     Args:
         model: the model to train; built or not.
         method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
         output: which output it is for, as for `SIGUA`.
-        loss: what measures an example, as for `compile`; by default the compiled loss.
+        loss: what training optimises, as for `SIGUA`; by default the compiled loss.
         per_class: select among the examples of each label apart, as for `SIGUA`.
         rank_by: the loss that decides, as for `SIGUA`.
+        steps_per_epoch: count the epoch in training steps, as for `SIGUA`.
         **kwargs: of `keras.Model`.
 
     Raises:
