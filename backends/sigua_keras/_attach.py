@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from sigua import checks
 from sigua_keras import _compiled
-from sigua_keras._objective import Objective, total_loss
+from sigua_keras._metrics import evaluating, require_tracked, track, untrack, without_shares
+from sigua_keras._objective import Objective, total_loss, with_training
 from sigua_keras._step import carried, guarded
 
 _PATCHED = (
@@ -38,6 +39,7 @@ class Attachment:
         """Those that step back when the next training begins. `fit` that is interrupted tells its
         callbacks nothing, so that this is how the model gets clean."""
         self._own = {name: getattr(model, name) for name in _PATCHED}
+        self._own["compute_loss"] = with_training(self._own["compute_loss"])
 
     @staticmethod
     def of(model: Any) -> Attachment:
@@ -66,7 +68,8 @@ class Attachment:
             self._take(objective)
             require_tracked(self.model, objective)
         except ValueError:
-            self.remove(*self.for_one_fit, objective)
+            self.leave_one_fit()
+            self.remove(objective)
             raise
         if for_one_fit:
             self.for_one_fit.append(objective)
@@ -96,8 +99,12 @@ class Attachment:
             track(self.model, self.objectives)
             return
         for name in (*_PATCHED, "_sigua"):
-            vars(self.model).pop(name)
+            vars(self.model).pop(name, None)
         _compiled.give_back(self.model)
+
+    def leave_one_fit(self) -> None:
+        """Train without those that were there for one fit, which is over."""
+        self.remove(*self.for_one_fit)
 
     def _name(self) -> None:
         several = len(self.objectives) > 1
@@ -112,10 +119,7 @@ class Attachment:
         # Without force, a model that was fitted before would go on with its plain step.
         self._own["make_train_function"](force=True)
         self.model.train_function = guarded(
-            self.model,
-            self.objectives,
-            self.model.train_function,
-            lambda: self.remove(*self.for_one_fit),
+            self.model, self.objectives, self.model.train_function, self.leave_one_fit
         )
 
     def _patches(self) -> dict[str, Callable[..., Any]]:
@@ -133,7 +137,7 @@ class Attachment:
 
         def make_train_function(force: bool = False) -> Any:
             if not force:  # by force within a fit, by whoever froze a layer; else one begins
-                self.remove(*self.for_one_fit)
+                self.leave_one_fit()
             if not self.objectives:
                 return model.make_train_function(force=force)
             if force or model.train_function is None:
@@ -165,48 +169,6 @@ def _another() -> ValueError:
     rule = "a model has one SIGUA at a time for each output"
     advice = "use one callback, a SIGUAModel, or attach(); detach() the other"
     return checks.refuse("model", rule, "it has another", advice)
-
-
-def track(model: Any, objectives: Sequence[Objective]) -> None:
-    """Show the model the metrics that carry the schedule; only between epochs on JAX."""
-    # Its own list, because an attribute would be saved with the model.
-    model._metrics.extend(metric for each in objectives for metric in each.shares.metrics)
-
-
-def require_tracked(model: Any, objective: Objective) -> None:
-    """Raise ValueError if the model's own `metrics` leaves ours out."""
-    if not any(metric is objective.shares.good for metric in model.metrics):
-        rule = "must hold what keras.Model puts there, where SIGUA keeps its schedule"
-        came = "the model's own property leaves it out"
-        raise checks.refuse("metrics", rule, came, "return [*super().metrics, ...] there")
-
-
-def untrack(model: Any, objectives: Sequence[Objective]) -> None:
-    """Hide them again."""
-    ours = [metric for each in objectives for metric in each.shares.metrics]
-    model._metrics[:] = [m for m in model._metrics if not any(m is own for own in ours)]
-
-
-def without_shares(logs: dict[str, Any], objectives: Sequence[Objective]) -> dict[str, Any]:
-    """Return logs without our metrics: `loss, accuracy = train_on_batch(...)` stays true."""
-    ours = {metric.name for each in objectives for metric in each.shares.metrics}
-    return {name: value for name, value in logs.items() if name not in ours}
-
-
-@contextmanager
-def evaluating(model: Any, objectives: Sequence[Objective]) -> Iterator[None]:
-    """Leave an evaluation alone: its loss is the plain one, and its logs are what they were."""
-    objectives = [each for each in objectives if not each.evaluating]
-    for objective in objectives:
-        objective.evaluating = True
-    untrack(model, objectives)
-    try:
-        yield
-    finally:
-        for objective in objectives:
-            objective.evaluating = False
-        if getattr(model, "_sigua", None) is not None:
-            track(model, objectives)
 
 
 def strategy_scope(model: Any) -> Any:

@@ -86,10 +86,8 @@ class Correction:
 
     def __call__(
         self, loss: Loss, y_true: Tensor, y_pred: Tensor
-    ) -> tuple[Tensor, Callable[[], Tensor] | None, Tensor | None]:
-        """Return the losses, (n,), with gradient, what gives 1'T^-1 l, and the loss's mask.
-
-        The second is None but for backward correction, the third unless the loss has one.
+    ) -> tuple[Tensor, Callable[[], Tensor] | None]:
+        """Return the losses, (n,), with gradient, and for backward correction what gives 1'T^-1 l.
 
         Raises:
             ValueError: T has another number of classes than the predictions, or the loss ignores a
@@ -97,14 +95,13 @@ class Correction:
         """
         self.check(loss, y_pred)
         if self.kind == "none":
-            losses, mask = _measure.masked(loss, y_true, y_pred)
-            return losses, None, mask
+            return _measure.per_example(loss, y_true, y_pred), None
         if self.kind == "forward":
-            return self._forward(loss, y_true, y_pred), None, None
+            return self._forward(loss, y_true, y_pred), None
         table = _measure.every_class(loss, y_true, y_pred)
         entries, losses = self.inverse.at(_measure.label_index(y_true, y_pred), table)
         detached = ops.stop_gradient(table)
-        return _dot(entries, losses), lambda: _dot(self.sums, detached), None
+        return _dot(entries, losses), lambda: _dot(self.sums, detached)
 
     def check(self, loss: Loss, y_pred: Tensor) -> None:
         """Refuse another number of classes than T's, and a loss that ignores one."""

@@ -57,7 +57,7 @@ def without_class(
             known = ops.all((y_true >= 0) & (y_true <= 1), axis=-1)
         else:  # NaN is neither
             known = ops.all(y_true >= 0, axis=-1) & ops.any(y_true > 0, axis=-1)
-        return ops.where(known[..., None], y_true, ops.ones_like(y_true)), known
+        return ops.where(known[..., None], y_true, 1), known
     column = len(y_true.shape) == len(y_pred.shape)
     if column and y_true.shape[-1] != 1:
         return y_true, None  # which the loss itself will not take
@@ -65,7 +65,7 @@ def without_class(
     ignored = getattr(loss, "ignore_class", None)
     if ignored is not None:
         known = known | (y_true == ignored)
-    y_true = ops.where(known, y_true, ops.zeros_like(y_true))
+    y_true = ops.where(known, y_true, 0)
     return y_true, ops.squeeze(known, -1) if column else known
 
 

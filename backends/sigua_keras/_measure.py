@@ -68,12 +68,7 @@ def is_alias(loss: Loss) -> bool:
 
 
 def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
-    """Return the loss of each example, shape (n,), with gradient."""
-    return masked(loss, y_true, y_pred)[0]
-
-
-def masked(loss: Loss, y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the loss of each example, (n,), with gradient, and the loss's own mask, if it has one.
+    """Return the loss of each example, shape (n,), with gradient, and with the loss's own mask.
 
     Raises:
         ValueError: the loss has reduced its examples away, or has several values per example.
@@ -87,9 +82,7 @@ def masked(loss: Loss, y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor |
     else:
         expand = y_pred.shape[-1] == 1 and len(y_true.shape) == len(y_pred.shape) - 1
         losses = loss(ops.expand_dims(y_true, -1) if expand else y_true, y_pred)
-    mask = mask_of(losses)
-    if mask is not None:  # which Keras would apply once more
-        set_keras_mask(losses, None)
+    mask = get_keras_mask(losses)
     losses = ops.convert_to_tensor(losses, dtype="float32")
     if len(losses.shape) == 2 and losses.shape[-1] == 1:
         losses = ops.squeeze(losses, -1)
@@ -97,7 +90,9 @@ def masked(loss: Loss, y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor |
         came = f"shape {tuple(losses.shape)} came for predictions {tuple(y_pred.shape)}"
         advice = "predict (batch, classes), with a loss that does not average over the batch"
         raise checks.refuse("loss", "must return one value per example", came, advice)
-    return losses, mask
+    if mask is not None:
+        set_keras_mask(losses, mask)
+    return losses
 
 
 def mask_of(tensor: Tensor) -> Tensor | None:
@@ -113,6 +108,14 @@ def mask_of(tensor: Tensor) -> Tensor | None:
             f"mask: must be one per example, (batch,), got shape {tuple(mask.shape)}; try "
             "predicting (batch, classes)"
         )
+    return mask
+
+
+def taken_mask(losses: Tensor) -> Tensor | None:
+    """Return the losses' mask as `mask_of` does, and take it off, for Keras would apply it, too."""
+    mask = mask_of(losses)
+    if mask is not None:
+        set_keras_mask(losses, None)
     return mask
 
 

@@ -175,7 +175,7 @@ def total_loss(
         training: whether the model is.
     """
     if not training or any(objective.evaluating for objective in objectives):
-        return _call(compute_loss, x, y, y_pred, sample_weight, training)
+        return compute_loss(x, y, y_pred, sample_weight, training=training)
     names = getattr(model, "output_names", None)
     outputs = [Output(objective.output, y_pred, names) for objective in objectives]
     _check.apart([output.name for output in outputs])
@@ -198,7 +198,7 @@ def total_loss(
     for loss, losses, reduction in told:
         loss.tell(losses, reduction)
     try:
-        total = _call(compute_loss, x, y, y_pred, outputs[0].packed(parts), training)
+        total = compute_loss(x, y, y_pred, outputs[0].packed(parts), training=training)
     finally:
         asked = [loss.forget() for loss, *_ in told]
     corrected = any(objective.method.correction != "none" for objective in objectives)
@@ -210,11 +210,9 @@ def _magnitude(weights: Any) -> Any:
     return ops.abs(ops.convert_to_tensor(weights, dtype="float32"))
 
 
-def _call(
-    compute_loss: ComputeLoss, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool
-) -> Tensor:
-    """Call a `compute_loss`, which was without `training` before Keras 3.3."""
+def with_training(compute_loss: ComputeLoss) -> ComputeLoss:
+    """Return a `compute_loss` that takes `training`, which it did not before Keras 3.3."""
     parameters = inspect.signature(compute_loss).parameters.values()
     if any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in parameters):
-        return compute_loss(x, y, y_pred, sample_weight, training=training)
-    return compute_loss(x, y, y_pred, sample_weight)
+        return compute_loss
+    return lambda x, y, y_pred, sample_weight, training: compute_loss(x, y, y_pred, sample_weight)

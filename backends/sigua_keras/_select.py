@@ -23,6 +23,7 @@ from sigua_keras._measure import (
     num_classes,
     per_example,
     resolve,
+    taken_mask,
 )
 
 
@@ -107,9 +108,9 @@ def weigh(
     ranking.require_class(method, loss, y_pred)
     one_class = ranking.needs_class(method)
     y_true, known = without_class(loss, y_true, y_pred, one_class)
-    losses, class_sums, mask = correction(loss, y_true, y_pred)
+    losses, class_sums = correction(loss, y_true, y_pred)
     weight, trusted = _weight_and_mark(method, sample_weight)
-    mask = _both(mask_of(y_pred), mask)
+    mask = _both(mask_of(y_pred), taken_mask(losses))
     takes_part = _both(mask, None if weight is None else weight != 0)
     classless = None
     if known is not None:

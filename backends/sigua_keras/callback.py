@@ -138,6 +138,7 @@ class SIGUA(keras.callbacks.Callback):
     def attach(self, model: Any) -> None:
         """Train the compiled model with SIGUA until `detach`, from epoch 0 of the method."""
         self._leave(model)
+        Attachment.of(model).leave_one_fit()  # one that was interrupted
         self._attach(model, for_one_fit=False)
 
     def set_epoch(self, epoch: float) -> None:

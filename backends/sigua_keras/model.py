@@ -9,7 +9,8 @@ import numpy as np
 
 from sigua import Method, checks
 from sigua_keras import _check, _clock
-from sigua_keras._attach import evaluating, require_tracked, strategy_scope, track, without_shares
+from sigua_keras._attach import strategy_scope
+from sigua_keras._metrics import evaluating, require_tracked, track, without_shares
 from sigua_keras._objective import Objective, total_loss
 from sigua_keras._select import Ranking
 from sigua_keras._step import carried, guarded
