@@ -118,7 +118,7 @@ def test_a_callback_on_a_sigua_model_is_refused(data):
         model.fit(*data, verbose=0, callbacks=[SIGUA(METHOD)])
     model = SIGUAModel(network(), METHOD)
     model.compile("sgd")
-    with pytest.raises(ValueError, match=r"^loss: .*none came"):
+    with pytest.raises(ValueError, match=r"^loss: must be compiled, .* got none"):
         model.fit(*data, verbose=0)
 
 
