@@ -438,6 +438,7 @@ def test_numbers_that_change_their_type_are_refused(data):
     model = compiled(functional())
     with pytest.raises(ValueError, match=r"^condition: numbers must keep their type"):
         model.fit(*data, epochs=2, verbose=0, callbacks=[SIGUA(sigua.custom(Whole()))])
+    assert "_sigua" not in vars(model)
 
 
 def test_frozen_layers_of_a_pretrained_network(data):

@@ -66,7 +66,7 @@ class Clock:
     def begin_epoch(self, epoch: int, params: dict[str, Any] | None) -> None:
         """Follow an epoch of `fit`, which goes on where the last one stood, or at initial_epoch."""
         params = params or {}
-        self._more = epoch + 1 < params.get("epochs", 0)
+        self._more = epoch + 1 < params.get("epochs", float("inf"))
         first = self._ahead is None
         if self._ahead is None:
             self._ahead = 0 if epoch else self.epoch + self.finished

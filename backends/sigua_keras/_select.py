@@ -111,18 +111,17 @@ def weigh(
     losses, class_sums = correction(loss, y_true, y_pred)
     weight, trusted = _weight_and_mark(method, sample_weight)
     mask = _both(mask_of(y_pred), taken_mask(losses))
-    takes_part = _both(mask, None if weight is None else weight != 0)
-    classless = None
-    if known is not None:
-        asked = ~known if takes_part is None else takes_part & ~known
-        classless = ops.sum(ops.cast(asked, "int32"))
-        takes_part = _both(takes_part, known)
+    asked = _both(mask, None if weight is None else weight != 0)
+    takes_part = _both(asked, known)
     if takes_part is None:
         takes_part = ops.ones_like(losses, dtype="bool")
+    size = _count(takes_part)
+    classless = None
+    if known is not None:
+        classless = (ops.shape(losses)[0] if asked is None else _count(asked)) - size
     ranked = losses
     if ranking.rank_by is not None:
         ranked = per_example(resolve(ranking.rank_by, y_true, y_pred), y_true, y_pred)
-    size = ops.sum(ops.cast(takes_part, "int32"))
     margins = None
     if conditions.reads(method.condition, "margins"):
         margins = Margins(loss, y_true, y_pred, takes_part, confidence)
@@ -147,6 +146,10 @@ def weigh(
     return Weighed(losses, y_true, split, signed, size, classless)
 
 
+def _count(mask: Tensor) -> Tensor:
+    return ops.sum(ops.cast(mask, "int32"))
+
+
 def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     if one is None or other is None:
         return other if one is None else one
@@ -157,8 +160,7 @@ def _scale(mask: Tensor, reduction: str | None) -> Tensor:
     """Return what makes a mean over all examples one over those of the mask, as Keras does."""
     if reduction not in ("mean", "sum_over_batch_size"):
         return 1.0
-    part = ops.cast(mask, "float32")
-    return ops.divide_no_nan(ops.sum(ops.ones_like(part)), ops.sum(part))
+    return ops.divide_no_nan(ops.cast(ops.shape(mask)[0], "float32"), _count(mask))
 
 
 def _weight_and_mark(method: Method, sample_weight: Any) -> tuple[Tensor | None, Tensor | None]:

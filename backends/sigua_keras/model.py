@@ -127,7 +127,7 @@ class SIGUAModel(keras.Model):
             callbacks = [epochs_told, *keras.tree.flatten(callbacks or [])]
             return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
         epochs_told.set_model(self)
-        epochs_told.set_params(callbacks.params)
+        epochs_told.set_params({"epochs": epochs} | (callbacks.params or {}))
         callbacks.callbacks.insert(0, epochs_told)
         try:
             return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
