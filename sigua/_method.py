@@ -217,7 +217,9 @@ def method_from_dict(data: dict[str, Any]) -> Method:
     return Method.from_dict(data)
 
 
-_CONDITIONS = {name: rule for name, rule in vars(conditions).items() if is_dataclass(rule)}
+_CONDITIONS: dict[str, Any] = {
+    name: rule for name, rule in vars(conditions).items() if is_dataclass(rule)
+}
 
 
 def _encode(name: str, value: Any) -> Any:

@@ -39,7 +39,7 @@ def network(heads=1):
     x = keras.layers.Dense(8, "relu", kernel_regularizer=keras.regularizers.L2(0.01))(inputs)
     x = keras.layers.BatchNormalization(momentum=0.5)(x)
     x = keras.layers.Dropout(0.5, seed=2)(x)
-    x = keras.layers.ActivityRegularization(l2=0.001)(x)
+    x = keras.layers.ActivityRegularization(l2=0.001, dtype="float32")(x)
     outputs = [
         keras.layers.Dense(3, "softmax", dtype="float32", name=name)(x) for name in "ab"[:heads]
     ]
