@@ -10,16 +10,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from sigua import checks
-from sigua.conditions import (
-    Agreement,
-    AllGood,
-    Condition,
-    Known,
-    NoiseFloor,
-    NonNegative,
-    SmallLoss,
-)
+from sigua import checks, conditions
+from sigua.conditions import Agreement, Condition, NonNegative
 from sigua.objective import Array
 from sigua.schedules import Epochs, Knots, Schedule, horizon, value_at, values_at
 from sigua.transition import TransitionMatrix, require_matrix
@@ -225,9 +217,7 @@ def method_from_dict(data: dict[str, Any]) -> Method:
     return Method.from_dict(data)
 
 
-_CONDITIONS = {
-    cls.__name__: cls for cls in (Agreement, AllGood, SmallLoss, NonNegative, NoiseFloor, Known)
-}
+_CONDITIONS = {name: rule for name, rule in vars(conditions).items() if is_dataclass(rule)}
 
 
 def _encode(name: str, value: Any) -> Any:

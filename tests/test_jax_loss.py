@@ -358,7 +358,7 @@ def test_a_masked_class_is_no_part_of_a_correction_without_noise(T):
 
 @pytest.mark.parametrize("method", METHODS, ids=name)
 def test_masked_classes_are_decided_as_by_the_spec(method, samples):
-    """At logits of -inf corrected losses may be infinite, of either sign or both, and say nothing.
+    """With logits of -inf a corrected loss may be infinite, of either sign: it says nothing.
 
     Then value and gradient are those of the spec, and nothing is NaN, with smoothing and in a
     selection per class, too.

@@ -247,7 +247,8 @@ def per_example(
         dim = class_dim(logits)
         # The last is a loss per image; a column against a row would make them (N, N).
         shapes += [logits.shape[:dim] + logits.shape[dim + 1 :], target.shape[:1]]
-    if like is not None and like.shape != losses.shape and target.is_floating_point():
+    missing = name == "base" and target.is_floating_point()  # as valid entries say
+    if like is not None and missing and like.shape != losses.shape:
         raise ValueError(
             "ignore_index: must be left out where a base has not a loss for each entry of the "
             f"target, got losses {tuple(losses.shape)} for {tuple(target.shape)}; try class indices"

@@ -126,7 +126,7 @@ class SelectionMeter:
             those = ", ".join(map(str, lost))
             warnings.warn(
                 f"class {those} is never predicted, for the second epoch: with forward correction, "
-                "begin with two epochs of plain cross-entropy; else see whether it is rare "
+                "add a tenth of plain cross-entropy; else see whether it is rare "
                 "(per_class=True), or whether T or the noise rate is too high",
                 stacklevel=3,
             )
