@@ -113,6 +113,20 @@ def test_a_rule_that_returns_no_pair_is_refused():
         sigua_loss(LOGITS, LABELS, 0, sigua.custom(Rule()))
 
 
+def test_a_rule_that_returns_a_column_is_refused():
+    """Against losses of shape (n,) it would make n x n masks."""
+
+    class Rule:
+        def at(self, epoch):
+            return ()
+
+        def split(self, batch):
+            return sigua.Split((batch.losses > 0)[:, None], batch.losses < 0)
+
+    with pytest.raises(ValueError, match=r"condition: must return masks of shape \(6,\)"):
+        sigua_loss(LOGITS, LABELS, 0, sigua.custom(Rule()))
+
+
 SOFT = np.full((6, 10), 0.1, "float32")
 
 

@@ -351,6 +351,19 @@ def test_an_infinite_loss_of_a_base_leaves_no_nan_in_the_gradient():
     assert jnp.isnan(value)
 
 
+@pytest.mark.parametrize("method", METHODS, ids=name)
+def test_nan_reaches_the_user_when_compiled(method, samples):
+    """XLA on the CPU may lose a NaN in log and exp of a fused loop."""
+    logits, labels, soft = samples
+    logits[3] = np.nan
+    for given, options in ((labels, {"label_smoothing": 0.1}), (soft, {})):
+        step = jax.jit(jax.value_and_grad(lambda x, y, o=options: sigua_loss(x, y, 0, method, **o)))
+        value, gradient = step(logits, given)
+        assert np.isnan(value)
+        assert np.isnan(gradient[3]).all()
+        assert np.isfinite(gradient[4:]).all()
+
+
 def test_all_of_it_compiles_once(samples):
     """Under `jit`, with a traced epoch: soft labels, weights, smoothing, where, per class."""
     logits, labels, soft = samples

@@ -98,6 +98,16 @@ def mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
     return found
 
 
+def masks(split: Split, shape: tuple[int, ...]) -> None:
+    """Refuse what a rule returned if it is no mask per example; one for all is one for each."""
+    for mask in split:
+        if mask.shape != shape:
+            raise ValueError(
+                f"condition: must return masks of shape {shape}, got {mask.shape}; "
+                "try an entry for each of batch.losses"
+            )
+
+
 def confidence_for(method: Method, state: Any, num_classes: int) -> Array | None:
     """Return the class confidence for a rule that reads it, and None for others."""
     if not reads(method.condition, "confidence"):
@@ -135,7 +145,8 @@ def per_example(name: str, losses: Any, shape: tuple[int, ...]) -> Array:
 def array(name: str, value: Any) -> Array:
     """Return an array of JAX's; refuse what it does not take, or would wrap around."""
     try:
-        found: Array = jnp.asarray(value)
+        words = any(isinstance(leaf, str) for leaf in jax.tree.leaves(value))
+        found: Array = jnp.asarray(None if words else value)  # which may take words for dtypes
     except (TypeError, ValueError, OverflowError, RuntimeError):
         kind = getattr(value, "dtype", f"a {type(value).__name__}")
         raise ValueError(f"{name}: must be {_NUMBERS}, got {kind}; try np.asarray(...)") from None

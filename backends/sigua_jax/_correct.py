@@ -62,21 +62,23 @@ def _log_observed(log_p: Array, T: TransitionMatrix) -> Array:
     """Return log(T'p), (n, k)."""
     if T.flip_rate is not None:
         on, off = T.entries
-        return jnp.log((on - off) * jnp.exp(log_p) + off) if off else log_p
-    if T.csr is not None:
+        observed = jnp.log((on - off) * jnp.exp(log_p) + off) if off else log_p
+    elif T.csr is not None:
         columns, values = _sparse(T.column_table, log_p)
         return _log_mix(log_p[:, columns], values)
-    if (T.rows > 0).all():
-        return jnp.log(_exactly(jnp.exp(log_p), jnp.asarray(T.rows, log_p.dtype)))
-    # Where T has zeros, T'p underflows as p does.
-    return _log_mix(log_p[:, None], jnp.asarray(T.rows.T, log_p.dtype))
+    elif (T.rows > 0).all():
+        observed = jnp.log(_exactly(jnp.exp(log_p), jnp.asarray(T.rows, log_p.dtype)))
+    else:  # where T has zeros, T'p underflows as p does
+        return _log_mix(log_p[:, None], jnp.asarray(T.rows.T, log_p.dtype))
+    return jnp.where(jnp.isnan(log_p), jnp.nan, observed)  # which XLA's log and exp may lose
 
 
 def _log_mix(log_p: Array, rows: Array) -> Array:
     """Return log sum_j rows_j p_j over the last axis; -inf for none, with a gradient of 0."""
     possible = ((rows > 0) & (log_p != -jnp.inf)).any(-1)  # else logsumexp has a gradient of NaN
     given = jnp.where(possible[..., None], log_p, 0.0)
-    return jnp.where(possible, jax.nn.logsumexp(given, -1, b=rows), -jnp.inf)
+    mixed = jnp.where(possible, jax.nn.logsumexp(given, -1, b=rows), -jnp.inf)
+    return jnp.where(jnp.isnan(log_p[..., 0]), jnp.nan, mixed)  # which XLA's log and exp may lose
 
 
 def _exactly(left: Array, right: Array) -> Array:

@@ -22,6 +22,8 @@ class Examples(NamedTuple):
     """int32, (n,), or float, (n, k); or whatever the base takes."""
     where: Array
     """bool, (n,): who takes part."""
+    factor: Array | float = 1.0
+    """(n,), of losses: NaN where a label is no class, so that value and gradient are, and 1."""
     sigmoid: bool = False
     """Whether one logit was given, which is two here."""
     soft: bool = False
@@ -42,8 +44,7 @@ def batch(
 ) -> Examples:
     """Return a mini-batch that fits the method and itself.
 
-    Labels that are no class are refused. Where they are traced nobody can be told, and their logits
-    are NaN, so that value and gradient are.
+    Labels that are no class are refused. Traced ones cannot be read, and make `factor` NaN.
 
     Args:
         method: whose number of classes must be that of the logits.
@@ -68,8 +69,7 @@ def batch(
         given = given._replace(labels=given.labels.astype(jnp.int32))
     else:
         return given  # what else they may be is the base's affair
-    factor = jnp.where(unknown, jnp.nan, 1).astype(given.logits.dtype)
-    return given._replace(logits=given.logits * factor[:, None])
+    return given._replace(factor=jnp.where(unknown, jnp.nan, 1).astype(given.logits.dtype))
 
 
 def _filled(logits: Array, labels: Array, where: Array) -> Examples:
@@ -89,7 +89,8 @@ def _of_classes(given: Examples) -> Examples:
     fits = soft or (is_kind(labels, jnp.integer) and labels.ndim == 1)
     if logits.ndim != 2 or logits.shape[1] == 1 or not fits or is_kind(logits, jnp.complexfloating):
         raise _misfit(given.logits, given.labels)
-    return Examples(logits, labels.astype(logits.dtype) if soft else labels, where, sigmoid, soft)
+    labels = labels.astype(logits.dtype) if soft else labels
+    return Examples(logits, labels, where, sigmoid=sigmoid, soft=soft)
 
 
 def _no_class(labels: Array, num_classes: int) -> Array:

@@ -50,22 +50,23 @@ def update_confidence(state: Any, logits: Any, labels: Any, where: Any = None) -
     """
     given = _examples.batch(standard(), logits, labels, where)
     state = _check.confidence(state, given.logits.shape[1])
-    p, at_label = _predictions(given.logits, given.labels)
-    counted = at_label & given.where[:, None] & ~jnp.isnan(p)  # else one NaN would stay for ever
-    sums = jnp.stack([jnp.where(counted, p, 0.0).sum(0), counted.sum(0).astype(p.dtype)])
+    log_p, at_label = _predictions(given.logits, given.labels)
+    counted = at_label & (given.where & (given.factor == 1))[:, None]
+    counted &= ~jnp.isnan(log_p)  # else one NaN would stay for ever
+    sums = jnp.stack([jnp.where(counted, jnp.exp(log_p), 0.0), counted.astype(log_p.dtype)]).sum(1)
     return jnp.asarray(confidence.moved(state, sums.astype(state.dtype)))
 
 
 def margins(logits: Array, labels: Array, state: Array | None) -> Array:
     """Return u at the label less the largest other u, (n,): see `sigua.Batch.margins`."""
-    p, at_label = _predictions(logits, labels)
-    u = p if state is None else p / confidence.rates(state)
+    log_p, at_label = _predictions(logits, labels)
+    u = jnp.exp(log_p) if state is None else jnp.exp(log_p) / confidence.rates(state)
     own = jnp.where(at_label, u, 0.0).sum(-1)
     return (own - jnp.where(at_label, 0.0, u).max(-1)) / u.sum(-1)
 
 
 def _predictions(logits: Array, labels: Array) -> tuple[Array, Array]:
-    """Return p, and where the label is, both (n, k)."""
+    """Return log p, and where the label is, both (n, k)."""
     index = labels if labels.ndim == 1 else labels.argmax(-1)
     at_label = index[:, None] == jnp.arange(logits.shape[1])
-    return jax.nn.softmax(jax.lax.stop_gradient(logits)), at_label
+    return jax.nn.log_softmax(jax.lax.stop_gradient(logits)), at_label

@@ -128,5 +128,6 @@ def _dot(rows: Array, losses: Array, unknown: Array) -> Array:
 
     A coefficient of 0 drops an infinite loss.
     """
-    total = (rows * jnp.where(rows == 0, 0.0, losses)).sum(-1)
+    dropped = (rows == 0) & (losses == jnp.inf)
+    total = (rows * jnp.where(dropped, 0.0, losses)).sum(-1)
     return jnp.where(jnp.isfinite(total) | unknown, total, jnp.inf)

@@ -41,11 +41,13 @@ def decide(
     trusted: Any,
     confidence: Any,
 ) -> Step:
+    """Measure a mini-batch and apply the rule; the arguments are those of `sigua_loss`."""
     needed = method.T is not None or reads(method.condition, "margins") or options.per_class
     of_classes = options.base is None or needed
     given = _examples.batch(method, logits, labels, where, of_classes=of_classes)
     gamma, *numbers = _schedule.numbers(method, epoch, steps_per_epoch)
     losses, ranked, plain = _measured(method, options, given)
+    losses, ranked = losses * given.factor, ranked * given.factor
     asked = (
         _check.trusted(method, trusted, given.where.shape),
         lambda: _correct.class_sums(method, plain, given.logits),
@@ -58,6 +60,7 @@ def decide(
         _check.integer_labels(given.labels)
         batch = ClassBatch(ranked, size, *asked, given.where, given.labels, given.num_classes)
     split = choose(method.condition, batch, tuple(numbers))
+    _check.masks(split, ranked.shape)
     # An infinite loss says nothing; a NaN stays NaN, even times 0.
     losses = jnp.where(given.where & (losses != jnp.inf), losses, 0.0)
     return Step(losses, split, gamma, _shares(options.weight, given, losses.dtype))
