@@ -94,6 +94,18 @@ def test_a_label_that_is_no_class_takes_no_part(method, form, per_class, mini_ba
     assert logs["sigua_bad"] == pytest.approx(done.split.bad.mean())
 
 
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16"])
+def test_labels_of_a_narrow_type_are_classes(dtype):
+    """Of 300 classes a uint8 holds 256, and none of them lies outside."""
+    logits = np.random.default_rng(2).normal(size=(8, 300)).astype("float32")
+    labels = np.array(
+        [0, 1, 1, 0, 1, 0, 0, 1] if dtype == "bool" else [0, 99, 43, 44, 1, 2, 3, 127]
+    )
+    loss = SIGUALoss(sigua.standard(), SPARSE(from_logits=True))
+    expected = reference.cross_entropy(logits, labels).mean()
+    assert float(loss(labels.astype(dtype), logits)) == pytest.approx(expected, rel=1e-5)
+
+
 OWN = [
     losses.GeneralizedCrossEntropy(from_logits=True),
     losses.SymmetricCrossEntropy(from_logits=True),

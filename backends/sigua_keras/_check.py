@@ -18,7 +18,7 @@ _MARKS = "pass sample_weight=np.where(trusted, 1.0, -1.0)"
 def output(value: Any) -> None:
     """Raise ValueError unless it may name an output; a bool is no index."""
     if isinstance(value, bool) or not (value is None or isinstance(value, (str, int))):
-        advice = "leave it out for a model with one output"
+        advice = "leave it out for one output; several noisy ones have a callback each"
         rule = "must be the name or the index of an output"
         raise checks.refuse("output", rule, f"{value!r} came", advice)
 

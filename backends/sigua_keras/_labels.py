@@ -19,6 +19,7 @@ _OF_CLASSES = (
     keras.losses.categorical_focal_crossentropy,
     keras.losses.categorical_generalized_cross_entropy,
 )
+_NARROW = ("bool", "int8", "uint8", "int16", "uint16")
 _BINARY = (keras.losses.binary_crossentropy, keras.losses.binary_focal_crossentropy)
 
 
@@ -45,7 +46,7 @@ def without_class(
         one_class: whether a class per example is needed, whatever the loss is.
     """
     y_true = ops.convert_to_tensor(y_true)
-    if keras.backend.standardize_dtype(y_true.dtype) == "bool":
+    if keras.backend.standardize_dtype(y_true.dtype) in _NARROW:  # k may lie outside
         y_true = ops.cast(y_true, "int32")
     function = _function(loss)
     binary = function in _BINARY
