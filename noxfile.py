@@ -168,3 +168,10 @@ def wheel(session: nox.Session) -> None:
     packages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
     doctests = ["--doctest-modules", f"--ignore-glob={lightning}"]  # which is not installed here
     session.run("pytest", "-q", *doctests, "--pyargs", *packages, env=ONE_THREAD)
+
+
+@nox.session
+def real(session: nox.Session) -> None:
+    """What helps against votes, rules and overlapping classes? `nox -s real -- run --music DIR`."""
+    install(session, "torch", "examples")
+    session.run("python", "examples/real", *(session.posargs or ["run"]), env=ONE_THREAD)

@@ -8,17 +8,12 @@ from dataclasses import fields, is_dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal
 
-from sigua import checks
-from sigua.conditions import (
-    Agreement,
-    AllGood,
-    Condition,
-    Known,
-    NoiseFloor,
-    NonNegative,
-    SmallLoss,
-)
-from sigua.schedules import Knots, Schedule, horizon, value_at
+import numpy as np
+
+from sigua import checks, conditions
+from sigua.conditions import Agreement, Condition, NonNegative
+from sigua.objective import Array
+from sigua.schedules import Epochs, Knots, Schedule, horizon, value_at, values_at
 from sigua.transition import TransitionMatrix, require_matrix
 
 Correction = Literal["none", "backward", "forward"]
@@ -166,6 +161,22 @@ class Method:
         epoch = checks.number("epoch", epoch, 0, float("inf"), "count epochs from 0")
         return value_at("gamma", self.gamma, epoch), *self.condition.at(epoch)
 
+    def at_each(self, epochs: Epochs) -> list[Array]:
+        """Return `at` for many epochs at once, an array per number.
+
+        A rule of one's own, and one that inherits from ours, is asked epoch by epoch.
+
+        Raises:
+            ValueError: a schedule left its range.
+        """
+        rule: Any = self.condition
+        numbers: Any = ()
+        if "at_each" in vars(type(rule)):
+            numbers = rule.at_each(epochs)
+        elif rule.at(0):
+            numbers = map(np.array, zip(*map(rule.at, epochs.tolist()), strict=True))
+        return [values_at("gamma", self.gamma, epochs), *numbers]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the method as a dict of strings, numbers and lists, for JSON.
 
@@ -206,9 +217,7 @@ def method_from_dict(data: dict[str, Any]) -> Method:
     return Method.from_dict(data)
 
 
-_CONDITIONS = {
-    cls.__name__: cls for cls in (Agreement, AllGood, SmallLoss, NonNegative, NoiseFloor, Known)
-}
+_CONDITIONS = {name: rule for name, rule in vars(conditions).items() if is_dataclass(rule)}
 
 
 def _encode(name: str, value: Any) -> Any:

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from sigua import checks
 from sigua.objective import Array, Split
 from sigua.schedules import (
+    Epochs,
     Schedule,
     horizon,
     keep_rate,
+    keep_rates,
     rate_to_count,
     rate_to_parts,
+    rates_to_parts,
     value_at,
+    values_at,
 )
 
 
@@ -183,6 +189,13 @@ class SmallLoss:
         forget = delta if self.variant == "official" else min(keep + delta, 1.0)
         return rate_to_parts(keep), rate_to_parts(forget)
 
+    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
+        """Return `at` for many epochs at once, an array per number."""
+        keep = keep_rates(epochs, self.noise_rate, self.warmup)
+        delta = values_at("delta", self.delta, epochs)
+        forget = delta if self.variant == "official" else np.minimum(keep + delta, 1.0)
+        return rates_to_parts(keep), rates_to_parts(forget)
+
     def counts(self, size: Any, keep: Any, forget: Any) -> tuple[Any, Any]:
         """Return how many are good, and how many are good or bad, when no two losses tie."""
         kept = rate_to_count(size, keep)
@@ -272,6 +285,10 @@ class NoiseFloor:
 
     def at(self, epoch: float) -> tuple[float, ...]:
         return (value_at("floor", self.floor, epoch, float("inf")),)
+
+    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
+        """Return `at` for many epochs at once, an array per number."""
+        return (values_at("floor", self.floor, epochs, float("inf")),)
 
     def split(self, batch: Batch, floor: Any) -> Split:
         mean = batch.mean()

@@ -49,8 +49,8 @@ class Diagnosis:
     expected_agreement: float
     """How many the model expects to predict: the mean of its largest probabilities."""
     T: TransitionMatrix | None
-    """Counted on the checked labels, with the surest examples for a prior, or else those alone;
-    None if it has no usable inverse."""
+    """Counted on the checked labels, with the surest examples for a prior unless what is counted
+    belies them; without checked labels those alone. None if it has no usable inverse."""
     confusions: tuple[Confusion, ...]
     """T's largest entries off the diagonal, up to three that are above 0.05."""
     directed: float
@@ -184,7 +184,8 @@ def diagnose(
         wrong = given != true
         noise_rate = counted(int(wrong.sum()), len(true))
         accuracy = counted(int((guess == true).sum()), len(true))
-        T = _counted_transition(given, true, k, T)
+        believed = rate.low <= noise_rate.high and noise_rate.low <= rate.high
+        T = _counted_transition(given, true, k, T if believed else None)
         if wrong.any():
             reproduced = counted(int((guess == given)[wrong].sum()), int(wrong.sum()))
             corrected = counted(int((guess == true)[wrong].sum()), int(wrong.sum()))

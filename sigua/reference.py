@@ -99,19 +99,22 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def backward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
-    """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8)."""
+    """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8).
+
+    It is +inf, never -inf or NaN, where a class that it counts has an infinite loss.
+    """
     return _combined(every_class(logits), T.inverse.T)
 
 
 def _combined(losses: Floats, coefficients: Floats) -> Floats:
-    """Return losses @ coefficients, where a coefficient of 0 drops an infinite loss, too."""
+    """Return losses @ coefficients, or +inf, which says nothing, where an infinite loss is in it.
+
+    A coefficient of 0 drops an infinite loss. With any other, of either sign, the sum says nothing
+    about the example: to climb on -inf, or to add inf and -inf, would spoil the whole mini-batch.
+    """
     infinite = losses == np.inf
     total = np.where(infinite, 0.0, losses) @ coefficients
-    if infinite.any():
-        up, down = infinite @ (coefficients > 0), infinite @ (coefficients < 0)
-        with np.errstate(invalid="ignore"):  # inf - inf is NaN
-            total = total + np.where(up, np.inf, 0.0) - np.where(down, np.inf, 0.0)
-    return np.asarray(total)
+    return np.asarray(np.where(infinite @ (coefficients != 0), np.inf, total))
 
 
 def forward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:

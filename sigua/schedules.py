@@ -12,9 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sigua import checks
 
+Epochs = NDArray[np.float64]
 Schedule = float | Callable[[float], float]
 """A constant, or a function of the epoch: `Knots`, or any callable."""
 
@@ -38,6 +40,11 @@ def keep_rate(epoch: float, noise_rate: float, warmup: float = 10) -> float:
     [1.0, 0.75, 0.5, 0.5]
     """
     return 1.0 - noise_rate * (min(epoch / warmup, 1.0) if warmup else 1.0)
+
+
+def keep_rates(epochs: Epochs, noise_rate: float, warmup: float = 10) -> Epochs:
+    """Return `keep_rate` of many epochs at once."""
+    return 1.0 - noise_rate * (np.minimum(epochs / warmup, 1.0) if warmup else np.ones_like(epochs))
 
 
 @dataclass(frozen=True)
@@ -80,11 +87,28 @@ class Knots:
         (t0, v0), (t1, v1) = before[-1], after[0]
         return v0 + (v1 - v0) * (epoch - t0) / (t1 - t0)
 
+    def at_each(self, epochs: Epochs) -> Epochs:
+        """Return the function of many epochs at once."""
+        knots, values = np.array(self.points).T
+        epochs = np.maximum(epochs, knots[0])
+        i = np.searchsorted(knots, epochs, side="right") - 1
+        rise, width = np.append(np.diff(values), 0.0), np.append(np.diff(knots), 1.0)
+        return np.asarray(values[i] + rise[i] * (epochs - knots[i]) / width[i])
+
 
 def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
     """Return the schedule's value at `epoch`, checked to lie in [0, high]."""
     value = schedule(epoch) if callable(schedule) else schedule
     return checks.number(name, value, 0, high, f"mend its value at epoch {epoch:g}")
+
+
+def values_at(name: str, schedule: Schedule, epochs: Epochs, high: float = 1.0) -> Epochs:
+    """Return `value_at` for many epochs at once."""
+    if type(schedule) is Knots:
+        return schedule.at_each(epochs)
+    if callable(schedule):
+        return np.array([value_at(name, schedule, epoch, high) for epoch in epochs.tolist()])
+    return np.full(len(epochs), value_at(name, schedule, 0.0, high))
 
 
 def horizon(schedule: object) -> float:
@@ -99,6 +123,11 @@ def rate_to_parts(rate: float) -> int:
     (290000000, 333333334)
     """
     return math.ceil(rate * PARTS - 1e-3)
+
+
+def rates_to_parts(rates: Epochs) -> NDArray[np.int64]:
+    """Return `rate_to_parts` of many rates at once."""
+    return np.ceil(rates * PARTS - 1e-3).astype(np.int64)
 
 
 def rate_to_count(size: Any, parts: Any) -> Any:

@@ -71,6 +71,11 @@ def test_half_of_the_labels_wrong_and_sigua_sl_ends_eight_points_above_standard(
     assert (ends["SIGUA_SL"] >= ends["standard"] + 8).all()
 
 
+def test_told_nothing_sigua_ag_ends_fifteen_points_above_standard(last_ten):
+    accuracy = last_ten("sym-50", "standard", "SIGUA_AG")
+    assert (accuracy["SIGUA_AG"] > accuracy["standard"] + 15).all()
+
+
 def test_under_pair_noise_sigua_bc_ends_25_points_above_standard_and_above_bc(last_ten):
     ends = last_ten("pair-45", "standard", "BC", "SIGUA_BC")
     assert ends["standard"].shape == (2,)
@@ -83,7 +88,7 @@ def test_json_has_a_row_for_every_noise_seed_and_method_with_an_accuracy_per_epo
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert all(row.keys() == {"noise", "method", "seed", "accuracy"} for row in rows)
-    assert len({(row["noise"], row["method"], row["seed"]) for row in rows}) == len(rows) == 24
+    assert len({(row["noise"], row["method"], row["seed"]) for row in rows}) == len(rows) == 27
     assert {row["noise"] for row in rows} == {"sym-50", "pair-45", "sym-20"}
     assert all(len(row["accuracy"]) == 2 for row in rows)
     assert all(0 <= value <= 100 for row in rows for value in row["accuracy"])

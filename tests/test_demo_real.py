@@ -20,8 +20,10 @@ def test_checked_labels_beat_plain_training_on_labels_from_rules(tmp_path):
     out = tmp_path / "real.jsonl"
     options = "--only", "plain", "together, forward", "--sets", "rules, half"
     text, rows = real("run", out, *options)
-    assert [row["recipe"] for row in rows] == ["plain", "together, forward"]
-    plain, together = (max(row["test"]) for row in rows)
+    advice, *trained = rows
+    assert advice["checked"] == "together, forward"
+    assert [row["recipe"] for row in trained] == ["plain", "together, forward"]
+    plain, together = (max(row["test"]) for row in trained)
     assert 50 < plain < together
-    assert "| together, forward |" in text
+    assert "| checked | together, forward |" in text
     assert real("run", out, *options)[1] == rows

@@ -9,7 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import sigua
-from sigua import TransitionMatrix, _sparse
+from sigua import TransitionMatrix
+from sigua.transition import _sparse
 from sigua_torch import SIGUALoss
 
 EPS = {torch.float64: 2.3e-16, torch.float32: 1.2e-7}
@@ -243,3 +244,20 @@ def test_a_class_that_is_observed_for_all_others_has_no_table_of_columns():
     assert T.inverse_table.columns.shape == (K, 2)
     with pytest.raises(ValueError, match=r"^T: .* class 0 is observed for 100000 of 100000; "):
         SIGUALoss(sigua.forward_correction(T))
+
+
+@pytest.mark.parametrize("infinite", [[1], [2], [1, 2], [0]], ids=str)
+@pytest.mark.parametrize("name", ["BC", "nnBC", "label", "batch"])
+def test_a_class_of_probability_0_says_nothing_as_with_the_dense_one(name, infinite):
+    """A row with -inf takes no side, and neither spoils the others, with class weights, too."""
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    logits[0, infinite] = -float("inf")
+    for weight in (None, torch.tensor([1.0, 2.0, 0.5])):
+        pair = sp.csr_array(TransitionMatrix.pair(0.3, 3).rows)
+        found, wanted = both(pair, name, weight=weight)
+        found, wanted = found.double(), wanted.double()
+        got, want = (run(each, logits, torch.tensor([0, 1, 2, 0])) for each in (found, wanted))
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7)
+        assert torch.equal(found.split.good, wanted.split.good)
+        assert not (found.split.good | found.split.bad)[0]
+        assert all(each.isfinite().all() for each in got)

@@ -130,11 +130,20 @@ def test_the_advice_is_by_what_is_known():
     assert "half of the checked" in counted.take
 
 
+def test_t_is_counted_with_the_surest_for_a_prior_where_the_two_agree():
+    p, y, true = noisy(NOISES["pair-20"], 0.3)
+    checked = some(len(y))
+    prior = sigua.estimate_transition(p, y)
+    found = diagnose(p, y, true[checked], checked)
+    assert sigua.count_transition(y[checked], true[checked], K, prior=prior) == found.T
+
+
 def test_labels_by_a_rule_need_the_checked_ones():
     p, y, true = by_rule()
     checked = some(len(y))
     found = diagnose(p, y, true[checked], checked)
     assert "learns their errors" in found.advice.why
+    assert sigua.count_transition(y[checked], true[checked], K) == found.T  # no prior
     assert found.T.rows[2, 1] > 0.1
 
 

@@ -113,6 +113,126 @@ def test_a_rule_that_returns_no_pair_is_refused():
         sigua_loss(LOGITS, LABELS, 0, sigua.custom(Rule()))
 
 
+SOFT = np.full((6, 10), 0.1, "float32")
+
+
+def halved(logits, labels):
+    return jnp.zeros(3)
+
+
+def column(logits, labels):
+    return jnp.zeros((6, 1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((LOGITS, LABELS.astype(">i8"), 0, SL), {}, ["labels: must be", "byte order", "got >i8"]),
+        ((LOGITS.astype(">f4"), LABELS, 0, SL), {}, ["logits: must be", "byte order", "got >f4"]),
+        ((LOGITS, list("abcdef"), 0, SL), {}, ["labels: must be", "numbers", "got a list"]),
+        ((LOGITS, np.array(list("abcdef")), 0, SL), {}, ["labels: must be", "got <U1"]),
+        ((LOGITS, None, 0, SL), {}, ["labels: must be", "got a NoneType"]),
+        (([[1.0, 2.0], [3.0]], [0, 1], 0, SL), {}, ["logits: must be", "got a list"]),
+        ((LOGITS, LABELS, 0, SL), {"where": list("abcdef")}, ["where: must be", "got a list"]),
+        ((LOGITS, LABELS + 2**32, 0, SL), {}, ["labels: must fit in int32", "4294967296"]),
+        ((LOGITS * 1j, LABELS, 0, SL), {}, ["logits: must have shape", "complex64"]),
+        ((LOGITS[:, :1], LABELS, 0, SL), {}, ["logits: must have shape", "try logits[:, 0]"]),
+        ((LOGITS, 0 * SOFT, 0, SL), {}, ["labels: must be class probabilities", "at 0"]),
+        ((LOGITS, SOFT * 1.3, 0, SL), {}, ["labels: must be class probabilities", "sum 1"]),
+        ((LOGITS, SOFT + np.eye(10)[0] - np.eye(10)[1], 0, SL), {}, ["labels: must be class prob"]),
+        ((LOGITS, SOFT[:5], 0, SL), {}, ["logits: must have shape", "(5, 10)"]),
+        ((LOGITS[:, 0], LABELS, 0, SL), {}, ["labels", "[0, 2)", "labels[2] is 2"]),
+        ((LOGITS[:, 0], LABELS / 5, 0, sigua.forward_correction(PAIR)), {}, ["T has 10"]),
+        ((LOGITS[:, 0], LABELS / 4, 0, SL), {}, ["labels: must be in [0, 1], got 1.25 at 5"]),
+        ((LOGITS, LABELS, 0, SL), {"weight": np.ones(9)}, ["weight", "10 classes", "(9,)"]),
+        ((LOGITS, LABELS, 0, SL), {"weight": -np.ones(10)}, ["weight", "from 0 up", "-1.0"]),
+        ((LOGITS, LABELS, 0, SL), {"weight": np.ones(10) > 0}, ["weight", "bool(10,)"]),
+        ((LOGITS, LABELS, 0, SL), {"label_smoothing": 1.5}, ["label_smoothing", "[0, 1]"]),
+        ((LOGITS, LABELS, 0, SL), {"per_class": 1}, ["per_class"]),
+        ((LOGITS, SOFT, 0, SL), {"per_class": True}, ["per_class: must come with integer"]),
+        ((LOGITS, LABELS, 0, SL), {"base": "focal"}, ["base: must be a function", "'focal'"]),
+        ((LOGITS, LABELS, 0, SL), {"rank_by": dict}, ["rank_by: must be a function"]),
+        ((LOGITS, LABELS, 0, SL), {"base": halved}, ["base: must return", "(6,)", "(3,)"]),
+        ((LOGITS, LABELS, 0, SL), {"base": column}, ["base: must return", "(6,)", "(6, 1)"]),
+        ((LOGITS, LABELS, 0, SL), {"rank_by": column}, ["rank_by: must return", "(6, 1)"]),
+        ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: 0.0}, ["base: must return", "float32()"]),
+        ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: y}, ["base: must return", "int32(6,)"]),
+        ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: "l"}, ["base: must be", "got a str"]),
+        ((LOGITS, LABELS + 5, 0, SL), {"base": halved}, ["labels", "labels[5] is 10"]),
+        (
+            (LOGITS, LABELS, 0, SL),
+            {"base": halved, "label_smoothing": 0.1},
+            ["label_smoothing: must be left out beside base"],
+        ),
+        (
+            (LOGITS, LABELS, 0, SL),
+            {"base": halved, "weight": np.ones(10)},
+            ["weight: must be left out beside base"],
+        ),
+        (
+            (LOGITS, LABELS, 0, sigua.sigua_bc(PAIR)),
+            {"rank_by": halved},
+            ["rank_by: NonNegative judges the corrected loss itself"],
+        ),
+        (
+            (LOGITS, LABELS, 0, sigua.sigua_nf(0.5, 10)),
+            {"label_smoothing": 0.1},
+            ["label_smoothing: the floor of sigua_nf", "add rank_by=sigua_jax.cross_entropy"],
+        ),
+    ],
+)
+def test_what_is_refused_in_one_readable_sentence(arguments, options, words):
+    for function in (sigua_loss, sigua_split):
+        with pytest.raises(ValueError) as error:  # noqa: PT011  # the words are the match
+            function(*arguments, **options)
+        assert all(word in str(error.value) for word in words), error.value
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: repr(m)[:40])
+@pytest.mark.parametrize("row", [0, 1.3, -0.1], ids=["zeros", "too much", "negative"])
+def test_traced_probabilities_that_are_none_make_value_and_gradient_nan(method, row):
+    """An all-zero row has a loss of 0, hence the smallest; `where` leaves it out."""
+    labels = SOFT.copy()
+    labels[3] = row * SOFT[3] if row >= 0 else [1.1, -0.1, *[0] * 8]
+    step = jax.jit(jax.value_and_grad(sigua_loss), static_argnames="method")
+    value, gradient = step(LOGITS, labels, 0, method=method)
+    assert jnp.isnan(value)
+    assert jnp.isnan(gradient[3]).all()
+    there = LABELS != 3
+    value, gradient = step(LOGITS, labels, 0, method=method, where=there)
+    assert jnp.isfinite(value)
+    assert jnp.isfinite(gradient).all()
+    split = jax.jit(sigua_split, static_argnames="method")(LOGITS, labels, 0, method=method)
+    assert not (split.good | split.bad)[3]
+
+
+def test_a_traced_label_that_is_no_class_makes_the_gradient_nan_too():
+    """Whoever looks at gradients alone sees it, and so does `optax.apply_if_finite`."""
+    step = jax.jit(jax.grad(sigua_loss), static_argnames="method")
+    for label in (-1, 10):
+        gradient = step(LOGITS, np.where(LABELS == 3, label, LABELS), 0, method=SL)
+        assert jnp.isnan(gradient[3]).all()
+        assert jnp.isfinite(gradient[:3]).all()
+
+
+def test_a_label_that_would_wrap_around_is_no_class():
+    """Of int64: 2^32 + 3 is not class 3, in 64 bits either."""
+    labels = np.where(LABELS == 3, 2**32 + 3, LABELS)
+    with jax.enable_x64(True):
+        with pytest.raises(ValueError, match=r"labels\[3\] is 4294967299"):
+            sigua_loss(LOGITS, labels, 0, SL)
+        assert jnp.isnan(
+            jax.jit(sigua_loss, static_argnames="method")(LOGITS, labels, 0, method=SL)
+        )
+
+
+def test_a_traced_state_or_weight_is_checked_by_its_shape():
+    step = jax.jit(lambda weight: sigua_loss(LOGITS, LABELS, 0, SL, weight=weight))
+    with pytest.raises(ValueError, match=r"weight: must be .* got float32\(3,\)"):
+        step(np.ones(3, "float32"))
+
+
 @pytest.mark.parametrize("T", [None, sigua.TransitionMatrix.pair(0.45, 10)], ids=["no T", "T"])
 def test_a_correction_that_the_backend_does_not_know_is_refused(T):
     """As if the core had got another one: it must not be taken for one of the others."""

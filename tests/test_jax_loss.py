@@ -354,3 +354,32 @@ def test_a_masked_class_is_no_part_of_a_correction_without_noise(T):
     assert value == pytest.approx(np.log(1 + np.e) - 1, rel=1e-6)
     p = np.e / (1 + np.e)
     np.testing.assert_allclose(gradient, [[1 - p, p - 1, 0]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=name)
+def test_masked_classes_are_decided_as_by_the_spec(method, samples):
+    """With logits of -inf a corrected loss may be infinite, of either sign: it says nothing.
+
+    Then value and gradient are those of the spec, and nothing is NaN, with smoothing and in a
+    selection per class, too.
+    """
+    logits, labels = (part.copy() for part in samples)
+    rows = np.arange(N)
+    logits[rows[::3], (labels[::3] + 1) % K] = -np.inf
+    logits[rows[::5], (labels[::5] + 4) % K] = -np.inf
+    logits[rows[::50], labels[::50]] = -np.inf
+    trusted = marks(method, N)
+    given = logits, labels, 10, method
+    want = reference.step(method, logits, labels, 10, **trusted)
+    value, gradient = jax.value_and_grad(sigua_loss)(*given, **trusted)
+    assert_same(sigua_split(*given, **trusted), want.split)
+    scale = 1.0 if method.T is None else np.abs(method.T.inverse).max()
+    if method.separate:
+        scale *= N / min(max(mask.sum(), 1) for mask in want.split)
+    finite = np.abs(want.losses[np.isfinite(want.losses)]).max(initial=0)
+    np.testing.assert_allclose(value, want.objective, rtol=0, atol=8 * EPS * scale * (1 + finite))
+    np.testing.assert_allclose(gradient, want.gradient, rtol=0, atol=8 * EPS / N * scale)
+    for options in ({"label_smoothing": 0.1}, {"per_class": True}):
+        if not method.needs_cross_entropy:
+            found = jax.value_and_grad(sigua_loss)(*given, **trusted, **options)
+            assert all(np.isfinite(part).all() for part in found)

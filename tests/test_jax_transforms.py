@@ -143,11 +143,11 @@ def test_the_gradient_is_the_derivative(correction, noise, samples):
 
 
 SHARDED = """
-import jax, numpy as np, sigua, sys
+import jax, numpy as np, scipy.sparse, sigua, sys
 from functools import partial
 from jax import numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from sigua_jax import sigua_loss, sigua_split
+from sigua_jax import sigua_loss, sigua_split, update_confidence
 
 assert len(jax.devices()) == 4
 rng = np.random.default_rng(0)
@@ -162,24 +162,48 @@ methods = [
     sigua.sigua_bc(T, over="batch"),
     sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.4, 5), gamma=0.5),
     sigua.forward_correction(T),
+    sigua.sigua_ag(warmup=4, gamma=0.25),
 ]
+before = sigua.reference.confidence_sums(logits[::-1], labels)
+c = sigua.confidence.rates(before)
+state = jnp.asarray(before, jnp.float32)
 
-@partial(jax.jit, static_argnums=3)
-def step(*given):
-    return sigua_split(*given), *jax.value_and_grad(sigua_loss)(*given)
+def step(x, y, epoch, method, **options):
+    def both(x, y, epoch):
+        given = x, y, epoch, method
+        return sigua_split(*given, **options), *jax.value_and_grad(sigua_loss)(*given, **options)
+    return jax.jit(both)(x, y, epoch)
 
 def parts(method, epoch):
     cut = zip(np.split(logits, 4), np.split(labels, 4))
     return [sigua.reference.step(method, *part, epoch) for part in cut]
 
 for method in methods:
-    split, value, gradient = step(*shared, 2, method)
-    want = sigua.reference.step(method, logits, labels, 2)
+    split, value, gradient = step(*shared, 2, method, confidence=state)
+    want = sigua.reference.step(method, logits, labels, 2, confidence=c)
     np.testing.assert_array_equal(split.good, want.split.good)
     np.testing.assert_array_equal(split.bad, want.split.bad)
     np.testing.assert_allclose(value, want.objective, rtol=1e-6)
     np.testing.assert_allclose(gradient, want.gradient, rtol=0, atol=2e-7)
     assert gradient.sharding.is_equivalent_to(rows, 2), gradient.sharding
+
+after = jax.jit(update_confidence)(state, *shared)
+sums = sigua.reference.confidence_sums(logits, labels)
+np.testing.assert_allclose(after, sigua.confidence.moved(before, sums), rtol=1e-5)
+
+csr = sigua.TransitionMatrix(scipy.sparse.csr_array(T.rows))
+soft = (0.5 * np.eye(5)[labels] + 0.1).astype("float32")
+weight = np.arange(5.0).astype("float32")
+for y, method, options in [
+    (labels, methods[0], {"per_class": True}),
+    (labels, sigua.sigua_bc(csr), {"weight": weight}),
+    (soft, sigua.sigua_bc(csr), {"label_smoothing": 0.1}),
+    (soft, sigua.forward_correction(csr), {}),
+    (soft, sigua.forward_correction(T), {"weight": weight}),
+]:
+    found = step(shared[0], jax.device_put(y, rows), 2, method, **options)
+    want = step(logits, y, 2, method, **options)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=2e-7), found, want)
 
 method = methods[0]
 local = np.concatenate([part.split.good for part in parts(method, 2)])

@@ -190,6 +190,45 @@ def test_a_loss_says_how_a_rule_of_ones_own_is_constant():
     SIGUALoss(sigua.custom(Constant()))
 
 
+class ReadsNothing(Constant):
+    reads = ()
+
+
+class ReadsMarks(Constant):
+    reads = ("trusted",)
+
+    def split(self, batch, low):
+        return sigua.Split(batch.trusted, ~batch.trusted)
+
+
+class AsksForSums(Constant):
+    def split(self, batch, low):
+        return sigua.Split(batch.class_sums() >= low, batch.class_sums() < low)
+
+
+def test_a_rule_says_whether_it_reads_the_signs(data):
+    """Read, minus is bad; not read, minus is refused, or NaN in a compiled step, as for ours."""
+    y, p = data[1], np.full((N, 3), 1 / 3, "float32")
+    signs = np.where(np.arange(N) % 4 == 0, -1.0, 1.0)
+    marked = SIGUALoss(sigua.custom(ReadsMarks(), gamma=0.5))(y, p, signs)
+    assert float(marked) == pytest.approx(np.log(3) * (0.75 - 0.5 * 0.25), rel=1e-5)
+    method = sigua.custom(ReadsNothing(), gamma=0.5)
+    with pytest.raises(ValueError, match=r"^sample_weight: must not be negative"):
+        SIGUALoss(method)(y, p, signs)
+    history = compiled(functional()).fit(
+        *data, sample_weight=signs, batch_size=N, verbose=0, callbacks=[SIGUA(method)]
+    )
+    assert np.isnan(history.history["loss"][0])
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_a_rule_that_asks_for_class_sums_is_told_who_has_them(per_class, data):
+    """In one sentence, in the first step."""
+    callback = SIGUA(sigua.custom(AsksForSums()), per_class=per_class)
+    with pytest.raises(ValueError, match=r"^class_sums: backward correction has them"):
+        compiled(functional()).fit(*data, verbose=0, callbacks=[callback])
+
+
 @pytest.mark.parametrize("wrap", [False, True], ids=["callback", "model"])
 def test_an_idle_selection_is_warned_of_once(wrap, data):
     """In mini-batches of 2, floor(2 * 0.9) + 1 are good: all; in those of 16, 15 are."""

@@ -105,3 +105,86 @@ def test_what_cannot_be_watched_is_refused():
         model(None).fit(x, y, callbacks=[LabelWatch(x, y)], verbose=0)
     with pytest.raises(ValueError, match=r"^labels: must lie in \[0, 3\)"):
         model().fit(x, y, callbacks=[LabelWatch(x, y + 1)], verbose=0)
+
+
+def fit(net, watch, y, loss="sparse_categorical_crossentropy", epochs=1):
+    """Return the epochs that began, and the logs or the error."""
+    begun = []
+    count = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: begun.append(epoch))
+    net.compile("sgd", loss)
+    try:
+        return begun, net.fit(watch.x, y, epochs=epochs, callbacks=[count, watch], verbose=0)
+    except ValueError as error:
+        return begun, error
+
+
+def heads(**outputs):
+    inputs = keras.Input((3,), name="x")
+    made = {name: keras.layers.Dense(k, "softmax", name=name) for name, k in outputs.items()}
+    return keras.Model(inputs, {name: layer(inputs) for name, layer in made.items()})
+
+
+KNOWN = sigua.custom(sigua.Known(), gamma=0.1)
+
+
+def test_what_cannot_be_watched_is_refused_before_the_first_epoch():
+    x, y, intact = data()
+    both = {"a": y, "b": y}
+    two = "sparse_categorical_crossentropy"
+    wrong_size = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 5))
+    for net, watch, labels, match in (
+        (model(None), LabelWatch(x, y), y, "probabilities: each row must be probabilities"),
+        (model(), LabelWatch(x, y + 1), y, "labels: must lie in [0, 3)"),
+        (model(), LabelWatch(x, np.where(np.arange(96) == 95, 7, y)), y, "y: must lie in [0, 3)"),
+        (model(), LabelWatch(x[:90], y), y[:90], "x: must have an entry for each of y"),
+        (heads(a=3, b=3), LabelWatch(x, y), both, "output: must be one of 'a', 'b'"),
+        (model(), LabelWatch(x, y, intact, method=wrong_size), y, "T: must have a row per class"),
+    ):
+        begun, error = fit(net, watch, labels, two)
+        assert begun == []
+        assert str(error).startswith(match)
+    with pytest.raises(ValueError, match=r"^method: must choose by losses, got custom\(condition="):
+        LabelWatch(x, y, intact, method=KNOWN)
+
+
+def test_one_output_of_several_is_watched():
+    x, y, _ = data()
+    net = heads(a=4, b=3)
+    watch = LabelWatch(x, y, output="b")
+    fit(net, watch, {"a": y, "b": y})
+    p = net.predict(x, verbose=0)["b"].astype("float64")
+    np.testing.assert_allclose(watch.margins[-1], sigua.label_margins(p, y), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", None])
+def test_one_sigmoid_unit_is_two_classes(activation):
+    x, y, _ = data()
+    y = (y > 0).astype(int)
+    net = keras.Sequential([keras.layers.Dense(1, activation)])
+    watch = LabelWatch(x, y, from_logits=activation is None)
+    loss = keras.losses.BinaryCrossentropy(from_logits=activation is None)
+    _, history = fit(net, watch, y, loss)
+    p = net.predict(x, verbose=0)[:, 0].astype("float64")
+    p = 1 / (1 + np.exp(-p)) if activation is None else p
+    of_label = np.where(y == 1, p, 1 - p)
+    np.testing.assert_allclose(watch.losses[-1], -np.log(of_label), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(watch.margins[-1], 2 * of_label - 1, rtol=0, atol=1e-5)
+    assert history.history["accuracy_given"][0] == (of_label > 0.5).mean()
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_is_watched(policy):
+    """Of 100 classes bfloat16's softmax sums to 0.99 to 1.01, which is divided out."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(64, 8)).astype("float32"), rng.integers(0, 100, 64)
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        net = keras.Sequential([keras.layers.Dense(100, "softmax")])
+        watch = LabelWatch(x, y)
+        fit(net, watch, y)
+    finally:
+        keras.config.set_dtype_policy(before)
+    p = np.asarray(net.predict(x, verbose=0)).astype("float64")
+    expected = -np.log(p[np.arange(64), y] / p.sum(axis=1))
+    np.testing.assert_allclose(watch.losses[-1], expected, rtol=1e-5)

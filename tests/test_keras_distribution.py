@@ -56,6 +56,23 @@ for epoch in range(4):
     bias = bias - sum(g[1] for g in gradients)
 np.testing.assert_allclose(model.get_weights()[0], kernel, rtol=0, atol=1e-5)
 np.testing.assert_allclose(model.get_weights()[1], bias, rtol=0, atol=1e-5)
+
+# Two heads, each with a method of its own, each of which is told its losses in either replica.
+methods = {"a": METHOD, "b": sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.4, 3), gamma=0.5)}
+with strategy.scope():
+    inputs = keras.Input((5,))
+    heads = [keras.layers.Dense(3, activation="softmax", name=name)(inputs) for name in methods]
+    model = keras.Model(inputs, heads)
+    model.compile(keras.optimizers.SGD(1.0), "sparse_categorical_crossentropy")
+before = {name: model.get_layer(name).get_weights() for name in methods}
+callbacks = [SIGUA(method, output=name) for name, method in methods.items()]
+model.fit(x, [y, y], batch_size=32, shuffle=False, verbose=0, callbacks=callbacks)
+for name, method in methods.items():
+    kernel, bias = before[name]
+    for half in (slice(0, 16), slice(16, 32)):
+        logits = x[half].astype("float64") @ before[name][0] + before[name][1]
+        kernel = kernel - x[half].T @ sigua.reference.step(method, logits, y[half]).gradient / 2
+    np.testing.assert_allclose(model.get_layer(name).get_weights()[0], kernel, rtol=0, atol=1e-5)
 """
 
 PARALLEL = """

@@ -386,6 +386,23 @@ def test_attach_serves_short_fits_with_validation(data):
     trains_plainly(model, data)
 
 
+def test_attach_after_an_interruption(data):
+    """What the interrupted fit left is gone; the callback trains from epoch 0."""
+    model, callback = compiled(functional()), SIGUA(METHOD)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(
+            *data,
+            epochs=9,
+            verbose=0,
+            callbacks=[callback, Interrupt(KeyboardInterrupt, "on_epoch_end")],
+        )
+    callback.attach(model)
+    logs = model.train_on_batch(*data, return_dict=True)
+    assert float(logs["sigua_good"]) == 1
+    callback.detach()
+    trains_plainly(model, data)
+
+
 def test_two_at_once_are_refused(data):
     """A second SIGUA is refused in a sentence, and the model is left clean."""
     model = compiled(functional())
@@ -421,6 +438,7 @@ def test_numbers_that_change_their_type_are_refused(data):
     model = compiled(functional())
     with pytest.raises(ValueError, match=r"^condition: numbers must keep their type"):
         model.fit(*data, epochs=2, verbose=0, callbacks=[SIGUA(sigua.custom(Whole()))])
+    assert "_sigua" not in vars(model)
 
 
 def test_frozen_layers_of_a_pretrained_network(data):

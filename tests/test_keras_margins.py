@@ -28,6 +28,7 @@ class Shift(keras.layers.Layer):
 
     def __init__(self, shape, **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
 
     def call(self, inputs):
@@ -40,7 +41,7 @@ class Shift(keras.layers.Layer):
 def shifted(units, method, loss=SPARSE, **kwargs):
     """Return a SIGUAModel that predicts its inputs, shifted by what it learns."""
     model = SIGUAModel(
-        keras.Sequential([keras.Input((units,)), Shift((units,)), *kwargs.pop("layers", [])]),
+        keras.Sequential([keras.Input((units,)), Shift((units,))]),
         method,
     )
     model.compile(keras.optimizers.SGD(kwargs.pop("rate", 0.0)), loss, **kwargs)
@@ -141,8 +142,9 @@ def test_margins_by_hand():
         np.testing.assert_allclose(sums, [[0.8, 1.3], [1, 2]], atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*labels were no class:UserWarning")
 def test_who_takes_no_part_is_not_counted(batches):
-    """A weight of 0 and an ignored class leave examples out of shares and class confidence."""
+    """A weight of 0, an ignored class, no class and a mask: out of shares and class confidence."""
     logits, labels = batches[0]
     method = sigua.sigua_ag(warmup=0)
     out = np.arange(N) % 3 == 0
@@ -159,6 +161,65 @@ def test_who_takes_no_part_is_not_counted(batches):
     logs = ignoring.train_on_batch(logits, np.where(out, -1, labels), return_dict=True)
     np.testing.assert_allclose(seen(ignoring), rest, rtol=1e-5)
     assert float(logs["sigua_bad"]) == pytest.approx(wanted, rel=1e-6)
+
+    one_hot = np.eye(K, dtype="float32")[labels] * ~out[:, None]
+    for loss, given in [
+        (SPARSE, np.where(out, -1, labels)),
+        (own, np.where(out, K, labels)),
+        (keras.losses.CategoricalCrossentropy(from_logits=True), one_hot),
+    ]:
+        model = shifted(K, method, loss)
+        logs = model.train_on_batch(logits, given, return_dict=True)
+        assert np.isfinite(float(logs["loss"]))
+        np.testing.assert_allclose(seen(model), rest, rtol=1e-5)
+        assert float(logs["sigua_bad"]) == pytest.approx(wanted, rel=1e-6)
+
+    layers = keras.Input((K,)), keras.layers.Masking(9.0), Shift((K,))
+    masking = SIGUAModel(keras.Sequential(layers), method)
+    masking.compile(keras.optimizers.SGD(0.0), SPARSE)
+    hidden = np.where(out[:, None], np.float32(9), logits)
+    logs = masking.train_on_batch(hidden, labels, return_dict=True)
+    np.testing.assert_allclose(seen(masking), rest, rtol=1e-5)
+    assert float(logs["sigua_bad"]) == pytest.approx(wanted, rel=1e-6)
+
+
+def own(y_true, y_pred):
+    """A cross-entropy that is none of Keras's."""
+    return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+
+
+own.from_logits = True
+
+
+def test_rows_of_several_classes_are_seen(batches):
+    """Margins are those of one label: a row of two makes the loss NaN, and is not trained on."""
+    logits, labels = batches[0]
+    rows = np.eye(K, dtype="float32")[labels]
+    rows[0, :2] = 1
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True)
+    model = shifted(K, sigua.sigua_ag(warmup=0), loss)
+    assert np.isnan(float(model.train_on_batch(logits, rows, return_dict=True)["loss"]))
+
+
+def test_each_output_has_its_own_class_confidence(batches):
+    """Two heads, two methods: each follows the reference on its own predictions and labels."""
+    (one, a), (two, b) = batches[:2]
+    methods = [sigua.sigua_ag(warmup=2), sigua.sigua_ag(warmup=3, threshold=-0.2)]
+    x = keras.Input((2 * K,))
+    heads = {"a": Shift((K,), name="a")(x[:, :K]), "b": Shift((K,), name="b")(x[:, K:])}
+    model = keras.Model(x, heads)
+    model.compile(keras.optimizers.SGD(0.0), {"a": SPARSE, "b": SPARSE})
+    callbacks = [SIGUA(method, output=name) for name, method in zip("ab", methods, strict=True)]
+    options = {"batch_size": 13, "shuffle": False, "verbose": 0, "callbacks": callbacks}
+    found = {"a": [], "b": []}
+    for initial in (0, 2):
+        given = np.concatenate([one, two], axis=1), {"a": a, "b": b}
+        history = model.fit(*given, initial_epoch=initial, epochs=initial + 2, **options).history
+        for name, shares in found.items():
+            shares += history[f"{name}_sigua_bad"]
+    for name, method, logits, labels in zip("ab", methods, (one, two), (a, b), strict=True):
+        wanted = expected_bad([range(4)], method, logits, labels, 13)
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-6)
 
 
 def test_a_prediction_of_nan_is_never_good_and_leaves_no_trace(batches):
@@ -209,47 +270,80 @@ def expected_bad(fits, method, logits, labels, size):
 
 @pytest.mark.parametrize("by", ["callback", "model"])
 def test_from_fit_to_fit(by, batches):
-    """The class confidence goes on in a fit that is resumed, and is empty where one begins.
+    """The class confidence goes on where the epochs go on, and is empty where epoch 0 begins.
 
-    Mini-batches of 13, 13, 13 and 1; the second fit is compiled anew.
+    Mini-batches of 13, 13, 13 and 1; each fit is compiled anew. Validation leaves no trace.
     """
     method = sigua.sigua_ag(warmup=4)
     logits, labels = np.concatenate([x for x, _ in batches])[:40], np.zeros(40, int)
     labels[:] = np.concatenate([y for _, y in batches])[:40]
-    fits = [range(3), range(3, 6), range(2), range(4, 5)]
-    options = {"batch_size": 13, "shuffle": False, "verbose": 0}
+    fits = [(0, range(3)), (3, range(3, 6)), (0, range(6, 8)), (4, range(4, 5))]
+    options = {"batch_size": 13, "shuffle": False, "verbose": 0, "validation_data": batches[0]}
     if by == "model":
         model = shifted(K, method)
     else:
         model = keras.Sequential([keras.Input((K,)), Shift((K,))])
         model.compile(keras.optimizers.SGD(0.0), SPARSE)
         options["callbacks"] = [SIGUA(method)]
-    found = []
-    for epochs in fits:
-        history = model.fit(
-            logits, labels, initial_epoch=epochs[0], epochs=epochs[-1] + 1, **options
-        )
-        found += history.history["sigua_bad"]
+
+    def fit(logits, initial, count):
+        span = {"initial_epoch": initial, "epochs": initial + count}
+        history = model.fit(logits, labels, **span, **options).history
         model.compile(keras.optimizers.SGD(0.0), SPARSE)
-    wanted = expected_bad(fits, method, logits, labels, 13)
+        return history["sigua_bad"]
+
+    found = [fit(logits, initial, len(epochs)) for initial, epochs in fits]
+    followed = [epochs for _, epochs in fits]
+    wanted = expected_bad(followed, method, logits, labels, 13)
+    np.testing.assert_allclose(np.concatenate(found), wanted, rtol=1e-6)
+    for epochs, shares in zip(followed[2:], found[2:], strict=True):  # a state that matters
+        assert shares[0] != pytest.approx(expected_bad([epochs], method, logits, labels, 13)[0])
+
+    begin_anew(model, method, options)
+    logits = logits[:, ::-1].copy()  # which what was seen before does not fit
+    wanted = expected_bad([range(4)], method, logits, labels, 13)
+    np.testing.assert_allclose(fit(logits, 0, 4), wanted, rtol=1e-6)
+
+
+def begin_anew(model, method, options):
+    if isinstance(model, SIGUAModel):
+        model.set_epoch(0)
+    else:
+        options["callbacks"] = [SIGUA(method)]
+
+
+@pytest.mark.parametrize("by", ["callback", "model"])
+def test_epochs_counted_in_steps_keep_what_was_seen(by, batches):
+    """With `steps_per_epoch` only the first step of all begins with an empty class confidence."""
+    method, (logits, labels) = sigua.sigua_ag(warmup=2), batches[0]
+    inner = keras.Sequential([keras.Input((K,)), Shift((K,))])
+    model = SIGUAModel(inner, method, steps_per_epoch=2) if by == "model" else inner
+    model.compile(keras.optimizers.SGD(0.0), SPARSE)
+    callbacks = [] if by == "model" else [SIGUA(method, steps_per_epoch=2)]
+    found = []
+    for _ in range(4):  # a step each
+        options = {"batch_size": N, "verbose": 0, "callbacks": callbacks}
+        found += model.fit(logits, labels, **options).history["sigua_bad"]
+    epochs = [0, 0.5, 1, 1.5]
+    wanted = expected_bad([epochs], method, logits, labels, N)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    # Had the last fit begun with an empty state, this would be seen.
-    assert wanted[-1] != expected_bad(fits[-1:], method, logits, labels, 13)[-1]
+    assert wanted[1:] != expected_bad([[e] for e in epochs[1:]], method, logits, labels, N)
 
 
-class Interrupt(keras.callbacks.Callback):
-    def on_epoch_end(self, epoch, logs=None):
+@pytest.mark.parametrize("when", ["on_epoch_end", "on_train_batch_end"])
+def test_an_interrupted_fit_is_resumed_with_what_it_saw(when, batches):
+    """The same callback goes on after a KeyboardInterrupt, between epochs or within one."""
+    method, (logits, labels) = sigua.sigua_ag(warmup=0), batches[0]
+
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-
-def test_an_interrupted_fit_is_resumed_with_what_it_saw(batches):
-    """The same callback goes on after a KeyboardInterrupt."""
-    method, (logits, labels) = sigua.sigua_ag(warmup=0), batches[0]
+    stop = keras.callbacks.LambdaCallback(**{when: interrupt})
     model = keras.Sequential([keras.Input((K,)), Shift((K,))])
     model.compile(keras.optimizers.SGD(0.0), SPARSE)
     callback = SIGUA(method)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(logits, labels, batch_size=N, verbose=0, callbacks=[callback, Interrupt()])
+        model.fit(logits, labels, batch_size=N, verbose=0, callbacks=[callback, stop])
     found = model.fit(
         logits, labels, batch_size=N, initial_epoch=1, epochs=2, verbose=0, callbacks=[callback]
     ).history["sigua_bad"]
@@ -394,11 +488,6 @@ def test_what_is_not_of_classes_is_refused_before_training(units, loss, message,
 
 def test_a_loss_of_ones_own_that_says_what_it_reads(batches):
     """With `from_logits` a function is taken, and counts what a loss of Keras counts."""
-
-    def own(y_true, y_pred):
-        return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
-
-    own.from_logits = True
     one, other = (shifted(K, sigua.sigua_ag(), loss) for loss in (own, SPARSE))
     for model in (one, other):
         model.train_on_batch(*batches[0])

@@ -270,6 +270,27 @@ def test_another_number_of_entries_is_refused(labels, trusted):
         sigua.reference.step(sigua.standard(), np.zeros((3, 2)), labels, trusted=trusted)
 
 
+@pytest.mark.parametrize("infinite", [[1], [2], [1, 2], [0], [0, 1]])
+@pytest.mark.parametrize("over", ["label", "classes", "batch"])
+def test_an_infinite_loss_of_another_class_moves_nothing_of_either_sign(over, infinite):
+    """The sum would be -inf for the classes 1 and 2, +inf for 0, and NaN for both signs.
+
+    The other example counts as ever.
+    """
+    T = TransitionMatrix([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.6, 0.2, 0.2]])
+    assert np.sign(T.inverse[0]).tolist() == [1, -1, -1]
+    assert T.inverse_column_sums.min() < 0
+    method = sigua.sigua_bc(T, gamma=0.5, over=over)
+    logits = np.array([[0.3, -0.2, 0.1], [2.0, 0.0, 1.0]])
+    alone = reference.step(method, logits[1:], [0])
+    logits[0, infinite] = -np.inf
+    step = reference.step(method, logits, [0, 0])
+    assert step.losses[0] == np.inf
+    assert [mask.tolist() for mask in step.split] == [[False, m[0]] for m in alone.split]
+    assert step.objective == pytest.approx(alone.objective / 2, rel=1e-13)
+    np.testing.assert_allclose(step.gradient, [[0, 0, 0], alone.gradient[0] / 2], rtol=1e-13)
+
+
 def test_a_coefficient_of_zero_drops_an_infinite_loss():
     """With T = I it is plain cross-entropy, also where the loss against another class is inf."""
     logits = np.array([[0.0, -np.inf, 1.0]])

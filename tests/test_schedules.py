@@ -152,3 +152,48 @@ def test_a_schedule_that_leaves_its_range_is_refused_when_it_does(name, value):
 def test_an_epoch_that_is_not_a_time_is_refused(epoch):
     with pytest.raises(ValueError, match=r"^epoch: must be a number in .* count epochs from 0"):
         sigua.self_teaching(0.5).at(epoch)
+
+
+RAMP = sigua.Knots([(1, 0.1), (2.5, 0.3), (7, 0.05)])
+MANY = [
+    sigua.standard(),
+    sigua.sigua_sl(0.29, delta=0.15, gamma=0.01),
+    sigua.sigua_sl(1 / 3, delta=RAMP, gamma=sigua.Knots([(0, 0.0), (9, 1.0)]), warmup=7),
+    sigua.sigua_sl(0.92, delta=0.3, warmup=0.5, variant="official"),
+    sigua.self_teaching(0.5, warmup=0),
+    sigua.sigua_nf(0.5, 10),
+    sigua.custom(sigua.NoiseFloor(RAMP), gamma=sigua.Knots([(3, 0.2)])),
+    sigua.sigua_sl(0.5, delta=lambda t: 0.1 / (1 + t), gamma=lambda t: 0.01),
+    sigua.sigua_ag(warmup=3),
+    sigua.custom(sigua.Known(), gamma=0.5),
+]
+
+
+@pytest.mark.parametrize("method", MANY, ids=repr)
+def test_the_numbers_of_many_epochs_are_those_of_each(method):
+    """Equal to the last bit, integers as integers, before, between, at and after the knots."""
+    epochs = np.concatenate([np.arange(4000) / 391, [0.0, 1.0, 2.5, 7.0, 1e9]])
+    columns = method.at_each(epochs)
+    rows = [method.at(epoch) for epoch in epochs.tolist()]
+    for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+        assert column.dtype.kind == ("i" if isinstance(values[0], int) else "f")
+        assert column.tolist() == list(values)
+
+
+def test_a_rule_that_inherits_is_asked_epoch_by_epoch():
+    """It may say something else than the one that it inherits from."""
+
+    class Late(sigua.SmallLoss):
+        def at(self, epoch):
+            return super().at(max(epoch - 3, 0))
+
+    method = sigua.custom(Late(0.5, 0.1, 4), gamma=0.1)
+    epochs = np.arange(10.0)
+    expected = np.array([method.at(epoch) for epoch in epochs.tolist()]).T
+    np.testing.assert_array_equal(method.at_each(epochs), expected)
+
+
+def test_a_schedule_that_leaves_its_range_is_refused_among_many_epochs():
+    method = sigua.sigua_sl(0.5, delta=lambda t: t / 5)
+    with pytest.raises(ValueError, match=r"^delta: .* epoch 6"):
+        method.at_each(np.arange(10.0))

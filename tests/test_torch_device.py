@@ -5,7 +5,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 import sigua
-from sigua_torch import SIGUALoss
+from sigua_torch import SIGUALoss, losses
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
 SYMMETRIC = sigua.TransitionMatrix.symmetric(0.5, 10)
@@ -91,6 +91,16 @@ def test_never_waits_for_the_device(method, steps_per_epoch, options):
     loss.backward()
     assert loss.shape == ()
     assert criterion.split.good.shape == (32,)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_evaluation_of_another_loss_never_waits_for_the_device(reduction):
+    """With ignored class indices, and with labels that are missing."""
+    several, index = torch.nn.BCEWithLogitsLoss(reduction="none"), losses.generalized_cross_entropy
+    logits = torch.zeros(8, 3, device="meta")
+    for base, target in ((index, torch.zeros(8).long()), (several, torch.zeros(8, 3))):
+        criterion = SIGUALoss(METHODS[0], base=base, reduction=reduction).to("meta").eval()
+        assert criterion(logits, target.to("meta")).is_meta
 
 
 def test_the_meta_device_does_raise_on_a_read():

@@ -59,6 +59,53 @@ def test_meter_counts_pixels_and_sequences():
     assert got.accuracy == (logits.argmax(1) == labels).double().mean().item()
 
 
+@pytest.mark.parametrize("shape", [(6,), (6, 1), (6, 3)], ids=str)
+def test_meter_knows_a_sigmoid(shape):
+    """By hand: logits above 0 say 1. Of six labels four are reproduced, in each column alike."""
+    logits = torch.tensor([2.0, -1.0, 0.5, -3.0, 1.0, -0.1])
+    target = torch.tensor([1, 0, 0, 0, 1, 1])
+    column = (slice(None),) + (None,) * (len(shape) - 1)
+    logits, target = logits[column].expand(shape), target[column].expand(shape)
+    everyone = torch.ones(shape, dtype=torch.bool)
+    meter = SelectionMeter()
+    meter.update(Split(everyone, ~everyone), logits=logits, target=target)
+    assert meter.classes.tolist() == [
+        [n * target.numel() // 6 for n in pair] for pair in [[3, 3]] * 2
+    ]
+    assert meter.report().accuracy == 4 / 6
+
+
+def test_meter_knows_a_sigmoid_whose_losses_have_no_column():
+    """Logits (N, 1) for targets (N,)."""
+    everyone = torch.ones(3, dtype=torch.bool)
+    meter = SelectionMeter()
+    logits, target = torch.tensor([[1.0], [-1.0], [1.0]]), torch.tensor([1, 1, 1])
+    meter.update(Split(everyone, ~everyone), logits=logits, target=target)
+    assert meter.report().accuracy == 2 / 3
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (4,), (6, 4, 1), (6, 1, 2), ()], ids=str)
+def test_meter_refuses_logits_that_are_of_others(shape):
+    """Which broadcasting would compare with every label: 800 % of them were right."""
+    everyone = torch.ones(6, dtype=torch.bool)
+    meter = SelectionMeter()
+    with pytest.raises(ValueError, match=r"^logits: must have the split's shape \(6,\)"):
+        meter.update(
+            Split(everyone, ~everyone), logits=torch.zeros(shape), target=torch.zeros(6).long()
+        )
+    assert not meter.counts
+
+
+def test_history_of_a_sigmoid_is_that_of_a_softmax_of_two():
+    """By hand: logits ln 3 and 0 are p(1) = 3/4 and 1/2; labels 0 and 1: margins -1/2 and 0."""
+    history = LabelHistory(2)
+    logits = torch.tensor([[np.log(3)], [0.0]])
+    history.update(torch.arange(2), logits, torch.tensor([0, 1]))
+    history.end_epoch()
+    np.testing.assert_allclose(history.losses, [[np.log(4), np.log(2)]], rtol=1e-6)
+    np.testing.assert_allclose(history.margins, [[-0.5, 0]], atol=1e-6)
+
+
 def test_history_s_losses_and_margins_are_the_core_s():
     """Recorded mini-batch by mini-batch in another order, they equal one pass in float64."""
     logits, labels, _ = batch(50)
@@ -183,6 +230,19 @@ def test_history_refuses_what_it_cannot_place():
         ((index + 1, logits, labels), r"^index: must lie in \[0, 4\), but 4 came"),
         ((index - 1, logits, labels), r"^index: must lie in \[0, 4\), but -1 came"),
         ((index, logits, labels - 100), r"^target: must lie in \[0, 4\), but -"),
+        (([0, 1, 2, 3], logits, labels), r"^index: must be a torch tensor, but a list"),
+        ((index.numpy(), logits, labels), r"^index: must be a torch tensor, but a ndarray"),
+        ((index, logits.numpy(), labels), r"^logits: must be a torch tensor, but a ndarray"),
+        ((index, logits, labels.tolist()), r"^target: must be a torch tensor, but a list"),
+        ((index[:, None], logits, labels), r"^index: must be \(N,\), .* \(4, 1\), \(4, 4\)"),
+        ((index, logits, labels[:, None]), r"^index: must be \(N,\), .* and \(4, 1\) came"),
+        ((index, logits[:, 0], labels), r"^index: must be \(N,\), for logits of \(N, k\)"),
+        ((index.float(), logits, labels), r"^index: must be int64, got torch.float32; try index.l"),
+        ((index > 1, logits, labels), r"^index: must be int64, got torch.bool"),
+        ((index.byte(), logits, labels), r"^index: must be int64, got torch.uint8"),
+        ((index, logits, labels.float()), r"^target: must be int64, got torch.float32"),
+        ((index, logits, labels > 1), r"^target: must be int64, got torch.bool"),
+        ((index, logits, logits.softmax(1)), r"^target: must be class indices .*argmax\(1\)"),
     ]:
         with pytest.raises(ValueError, match=message):
             history.update(*arguments)

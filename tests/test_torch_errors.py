@@ -3,11 +3,12 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
 import sigua
-from sigua_torch import SIGUALoss
+from sigua_torch import SIGUALoss, losses
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
 NF = sigua.sigua_nf(0.5, 10)
@@ -82,6 +83,16 @@ def test_constructor_refuses(method, options, words):
         (SL, (LOGITS, LABELS, None, -1), ["num_items_in_batch", "[0, inf)", "-1 came"]),
         (SL, (LOGITS, LABELS, None, 0), ["num_items_in_batch", "positive"]),
         (SL, (LOGITS, LABELS, None, True), ["num_items_in_batch", "True came"]),
+        (SL, (LOGITS, LABELS, None, torch.tensor(-4)), ["num_items_in_batch", "-4 came"]),
+        (SL, (LOGITS, LABELS, None, torch.tensor(0.0)), ["num_items_in_batch", "positive"]),
+        (SL, (LOGITS, LABELS, None, torch.tensor(float("nan"))), ["num_items_in_batch", "nan"]),
+        (SL, (LOGITS.to("meta"), LABELS), ["target", "input's device, meta, got cpu"]),
+        (SL, (LOGITS.to("meta"), LABELS.to("meta")), ["input", "cpu, got meta", "criterion.to("]),
+        (
+            sigua.sigua_bc(PAIR),
+            (LOGITS.to("meta"), LABELS.to("meta")),
+            ["input: must be on the criterion's device, cpu, got meta"],
+        ),
         (
             sigua.custom(sigua.Known()),
             (LOGITS, LABELS, (LABELS > 2).numpy()),
@@ -109,6 +120,75 @@ def test_scalar_base_loss_is_refused():
     criterion = SIGUALoss(SL, base=torch.nn.functional.cross_entropy)
     with pytest.raises(ValueError, match=r"base: must return a loss per example.*reduction='none'"):
         criterion(LOGITS.clone().requires_grad_(), LABELS)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        torch.nn.CrossEntropyLoss(reduction="none"),
+        losses.generalized_cross_entropy,
+        losses.symmetric_cross_entropy,
+        losses.huber,
+        lambda logits, labels: (logits - torch.nn.functional.one_hot(labels, 10)).abs().sum(1),
+    ],
+)
+@pytest.mark.parametrize("wrong", [10, -1])
+def test_labels_that_a_base_cannot_take_are_named(base, wrong):
+    """In training, in evaluation and where it ranks; what PyTorch said is the cause."""
+    labels = LABELS.clone()
+    labels[3] = wrong
+    ranked = {"base": losses.log_sum, "rank_by": base}
+    for options, training in (({"base": base}, True), ({"base": base}, False), (ranked, True)):
+        criterion = SIGUALoss(SL, steps_per_epoch=4, **options).train(training)
+        with pytest.raises(ValueError, match=rf"^target: .* target\[3\] is {wrong};") as error:
+            criterion(LOGITS.clone().requires_grad_(), labels)
+        assert criterion.epoch == 0
+        assert isinstance(error.value.__context__, (IndexError, RuntimeError))
+
+
+def test_what_else_a_base_raises_is_not_reworded():
+    """Counts are no classes, and what goes wrong with labels in range has another reason."""
+
+    def base(logits, counts):
+        raise RuntimeError("mine")
+
+    for labels in (LABELS, LABELS + 0.5):
+        with pytest.raises(RuntimeError, match=r"^mine$"):
+            SIGUALoss(SL, base=base)(LOGITS.clone().requires_grad_(), labels)
+    poisson = torch.nn.PoissonNLLLoss(reduction="none")
+    counts = SIGUALoss(SL, base=lambda x, y: poisson(x.squeeze(1), y))
+    counts(torch.zeros(20, 1, requires_grad=True), torch.arange(20))  # no class index, though int
+
+
+@pytest.mark.parametrize("ignored", [np.int64(-1), np.int32(255), torch.tensor(7).item()])
+def test_an_index_to_ignore_may_be_any_integer(ignored):
+    """As for nn.CrossEntropyLoss, which takes NumPy's; the loss is that of the others."""
+    labels = LABELS.clone()
+    labels[2] = int(ignored)
+    logits = torch.randn(6, 10, requires_grad=True)
+    got = SIGUALoss(sigua.standard(), ignore_index=ignored)(logits, labels)
+    want = torch.nn.CrossEntropyLoss(ignore_index=ignored)(logits, labels)
+    torch.testing.assert_close(got, want)
+
+
+def test_a_denominator_of_0_is_one_of_nobody():
+    """A Trainer counts no label where all are padding; the loss is then 0."""
+    logits, nobody = torch.randn(6, 10, requires_grad=True), torch.full((6,), -100)
+    for none in (0, torch.tensor(0)):
+        assert SIGUALoss(SL)(logits, nobody, num_items_in_batch=none).item() == 0
+
+
+@pytest.mark.parametrize("check", [torch.tensor([3, 10]), torch.full((2, 10), 0.2)])
+def test_targets_in_a_graph_are_checked_on_the_device_where_asked(check):
+    """An assertion, which breaks no graph; what is right passes."""
+    criterion = SIGUALoss(sigua.self_teaching(0.5), check_labels=True)
+    torch.compiler.reset()
+    step = torch.compile(criterion, backend="aot_eager", fullgraph=True)
+    logits = torch.randn(2, 10, requires_grad=True)
+    right = check.clamp(max=9) if check.ndim == 1 else check / 2
+    step(logits, right).backward()
+    with pytest.raises(RuntimeError, match="target: "):
+        step(logits, check)
 
 
 def test_a_refused_epoch_leaves_the_old_one():
@@ -163,9 +243,23 @@ def test_an_epoch_that_is_never_set_is_asked_about_once(monkeypatch):
     forgotten(logits, labels)
     known = SIGUALoss(SL)
     known.set_epoch(0)
+    known.set_epoch(0.01)
     for criterion in (known, SIGUALoss(SL, steps_per_epoch=2), SIGUALoss(sigua.standard())):
         for _ in range(5):
             criterion(logits, labels)  # warnings are errors here
+
+
+def test_an_epoch_that_stays_0_is_asked_about_whoever_set_it(monkeypatch):
+    """As in a run of one long epoch, which would be plain training without a word."""
+    monkeypatch.setattr("sigua_torch._advice.FORGOTTEN_AFTER", 3)
+    logits, labels = torch.randn(20, 10, requires_grad=True), torch.arange(20) % 10
+    criterion = SIGUALoss(SL)
+    criterion.set_epoch(0)
+    criterion(logits, labels)
+    criterion.set_epoch(0)
+    criterion(logits, labels)
+    with pytest.warns(UserWarning, match=r"epoch 0.*set_epoch\(epoch \+ step / len\(loader\)\)"):
+        criterion(logits, labels)
 
 
 def test_class_sums_are_there_for_a_rule_of_ones_own():

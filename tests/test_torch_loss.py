@@ -176,6 +176,25 @@ def test_transforms_of_torch_func_take_the_general_way():
     torch.testing.assert_close(got, want, rtol=1e-14, atol=1e-17)
 
 
+@pytest.mark.parametrize("method", METHODS[:-1], ids=name)
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None)], ids=str)
+def test_vmap_gives_the_loss_of_each_mini_batch(method, in_dims):
+    """And its gradient, under both transforms; with an ignored label, too."""
+    logits, labels, _ = batch()
+    logits, labels = logits.detach().reshape(3, 20, 10), labels.reshape(3, 20)
+    labels[:, 4] = -100
+    labels = labels if in_dims[1] == 0 else labels[0]
+    criterion = SIGUALoss(method).double()
+    criterion.set_epoch(7)
+    got = torch.vmap(criterion, in_dims)(logits, labels)
+    gradients = torch.vmap(torch.func.grad(criterion), in_dims)(logits, labels)
+    for i in range(3):
+        one = labels[i] if in_dims[1] == 0 else labels
+        want, gradient = run(criterion, logits[i], one)
+        torch.testing.assert_close(got[i], want, rtol=1e-13, atol=1e-13)
+        torch.testing.assert_close(gradients[i], gradient, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("method", METHODS, ids=name)
 def test_device_path_equals_host_path(method, monkeypatch):
     """Counts and thresholds as tensors, as on an accelerator, choose and weigh as on the host."""

@@ -81,3 +81,29 @@ def test_logits_that_are_no_tensor_are_refused():
 def test_a_state_dict_holds_tensors_alone():
     """Files of safetensors, which many trainers write, hold nothing else."""
     assert all(isinstance(value, torch.Tensor) for value in SIGUALoss(METHOD).state_dict().values())
+
+
+@pytest.mark.parametrize("wrap", [tuple, list])
+def test_logits_in_a_tuple_are_refused(wrap):
+    """Nothing says what its first entry is, or whether it is for the next token."""
+    logits, labels = data((40,))
+    with pytest.raises(ValueError, match=r"^input: must be logits, .* got a (tuple|list); .*dict"):
+        SIGUALoss(METHOD)(wrap([logits]), labels)
+
+
+def test_an_output_that_is_called_causal_is_compared_with_the_next_token():
+    """By hand: what is left of the logits is their first three places, of the labels the last."""
+
+    class SomeCausalLMOutputWithPast(dict):
+        pass
+
+    logits, labels = data((5, 4), 4)
+    causal, bare = SIGUALoss(METHOD), SIGUALoss(METHOD)
+    got = causal(SomeCausalLMOutputWithPast(logits=logits), labels)
+    want = bare(logits[:, :3].reshape(15, 4), labels[:, 1:].reshape(15))
+    torch.testing.assert_close(got, want)
+    assert causal.split.good.shape == (5, 3)
+    assert torch.equal(causal.split.good.reshape(15), bare.split.good)
+    sentences = logits[:, 0], labels[:, 0]  # of a classifier, not of tokens: left as they are
+    got = causal(SomeCausalLMOutputWithPast(logits=sentences[0]), sentences[1])
+    torch.testing.assert_close(got, SIGUALoss(METHOD)(*sentences))

@@ -22,6 +22,8 @@ METHODS = [
     sigua.custom(sigua.Known(), gamma=0.2),
 ]
 EPS = 2.3e-16
+PAIR, TWO = sigua.TransitionMatrix.pair(0.3, 3), sigua.TransitionMatrix([[0.9, 0.1], [0.3, 0.7]])
+BCE = nn.BCEWithLogitsLoss(reduction="none")
 
 
 def name(method):
@@ -223,6 +225,81 @@ def test_a_loss_of_another_shape_is_refused():
             ValueError, match=f"{option}: must return a loss per example, but shape"
         ):
             criterion(logits, labels)
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
+@pytest.mark.parametrize(
+    ("shape", "target"),
+    [((8, 1), (8,)), ((8,), (8, 1)), ((2, 1, 3, 3), (2, 3, 3)), ((1, 1), (1,)), ((4, 3), (4, 1))],
+    ids=str,
+)
+def test_losses_of_a_column_against_a_row_are_refused(shape, target):
+    """NumPy's and PyTorch's broadcasting makes n losses n x n, of which n are meant."""
+    squares = nn.MSELoss(reduction="none")
+    logits, target = torch.randn(shape, requires_grad=True), torch.randn(target)
+    mean = {"base": lambda z, y: y + 0 * z.sum(), "rank_by": squares}
+    for options, name in (({"base": squares}, "base"), (mean, "rank_by")):
+        criterion = SIGUALoss(METHODS[1], steps_per_epoch=4, **options)
+        for training in (True, False) if name == "base" else (True,):
+            with pytest.raises(
+                ValueError, match=f"^{name}: must return a loss per example, but sh"
+            ):
+                criterion.train(training)(logits, target)
+        assert criterion.epoch == 0
+
+
+def test_a_loss_per_row_or_per_image_of_what_is_regressed_on_is_none_too_many():
+    """One of the target's shape, of the input's without classes, or of its first dimension."""
+    images = torch.randn(6, 3, 4, 4, requires_grad=True)
+    for dims in ([], [1], [1, 2, 3]):
+        criterion = SIGUALoss(
+            METHODS[1], base=lambda z, y, d=dims: (z - y).square().sum(d) if d else z - y
+        )
+        criterion(images, torch.zeros(6, 3, 4, 4)).backward()
+
+
+def soft(shape):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0)).softmax(1)
+
+
+@pytest.mark.parametrize(
+    ("method", "base", "classes", "make"),
+    [
+        (METHODS[1], None, 3, soft),
+        (sigua.custom(sigua.SmallLoss(0.5, 0.2, 0), 0.3, "forward", PAIR), None, 3, soft),
+        (METHODS[1], BCE, 1, torch.ones),
+        (METHODS[1], BCE, 3, torch.ones),
+        (sigua.custom(sigua.SmallLoss(0.5, 0.2, 0), 0.3, "forward", TWO), BCE, 1, torch.ones),
+        (METHODS[1], nn.L1Loss(reduction="none"), 1, torch.zeros),
+    ],
+    ids=["soft", "soft, T", "map", "maps", "map, T", "depth"],
+)
+def test_images_are_judged_apart_for_every_float_target(method, base, classes, make):
+    """Value, masks and gradient are those of a mini-batch for each of the four images."""
+    logits = torch.randn(4, classes, 3, 5, dtype=torch.float64)
+    target = make((4, classes, 3, 5)).double()
+    options = {"base": base, "reduction": "none"}
+    whole, apart = (SIGUALoss(method, per_image=by, **options).double() for by in (True, False))
+    images = logits.requires_grad_()
+    signed = whole(images, target)
+    signed.sum().backward()
+    for i in range(4):
+        one = logits[i : i + 1].detach().requires_grad_()
+        want = apart(one, target[i : i + 1])
+        want.sum().backward()
+        torch.testing.assert_close(signed[i : i + 1], want, rtol=1e-12, atol=1e-15)
+        torch.testing.assert_close(images.grad[i : i + 1], one.grad, rtol=1e-12, atol=1e-15)
+        for mask, expected in zip(whole.split, apart.split, strict=True):
+            assert torch.equal(mask[i : i + 1], expected)
+            assert 0 < expected.sum() < expected.numel()
+
+
+def test_a_refused_scope_counts_no_step():
+    criterion = SIGUALoss(METHODS[1], per_class=True, steps_per_epoch=4)
+    with pytest.raises(ValueError, match=r"^per_class: "):
+        criterion(torch.randn(8, 5, requires_grad=True), torch.full((8, 5), 0.2))
+    assert criterion.epoch == 0
+    assert criterion.split is None
 
 
 def test_a_rule_that_inherits_from_one_of_ours_is_asked_itself():

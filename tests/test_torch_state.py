@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import sigua
-from sigua_torch import SIGUALoss
+from sigua_torch import Pool, SIGUALoss
 
 METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=sigua.Knots([(0, 0.0), (6, 0.1)]))
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
@@ -173,6 +173,54 @@ def test_a_method_in_a_checkpoint_loads_with_weights_only(method):
     assert saved_and_loaded({"hyper_parameters": {"method": method}}) == {
         "hyper_parameters": {"method": method}
     }
+
+
+def test_a_criterion_that_was_built_on_meta_counts_from_0():
+    """to_empty gives memory as it was; the tables are made anew, and the count begins."""
+    with torch.device("meta"):
+        criterion = SIGUALoss(METHOD, steps_per_epoch=7)
+    assert criterion.numbers.step.is_meta
+    criterion.to_empty(device="cpu")
+    fresh = SIGUALoss(METHOD, steps_per_epoch=7)
+    assert criterion.numbers.step.item() == 0
+    for logits, labels in batches(3):
+        assert criterion(logits, labels).item() == fresh(logits, labels).item()
+    tables = zip(criterion.numbers._tables(), fresh.numbers._tables(), strict=True)
+    assert all(torch.equal(*pair) for pair in tables)
+
+
+def test_a_long_warm_up_is_not_laid_out_step_by_step(monkeypatch):
+    """Of 400,000 steps the rule is asked for a few, also where the criterion moves or is cast."""
+    asked = []
+    at = sigua.SmallLoss.at
+    monkeypatch.setattr(sigua.SmallLoss, "at", lambda self, t: asked.append(t) or at(self, t))
+    criterion = SIGUALoss(METHOD, steps_per_epoch=40_000)
+    criterion.to("meta").to_empty(device="cpu").double()
+    assert len(criterion.numbers._tables()[1]) == 400_001
+    assert len(asked) < 20
+    step = 123_456
+    row = [table[step].item() for table in criterion.numbers._tables()]
+    assert row == list(METHOD.at(step / 40_000))
+
+
+def test_a_copy_shares_the_process_group_and_a_pickle_of_one_is_refused():
+    """A group is a handle of this process; the default one is named by None."""
+    group = object()
+    criterion = SIGUALoss(METHOD, sync=Pool(group))
+    assert copy.deepcopy(criterion)._select.pool.group is group
+    with pytest.raises(ValueError, match=r"^sync: must be True or .*state_dict"):
+        pickle.dumps(criterion)
+    everywhere = SIGUALoss(METHOD, sync=Pool(largest=5))
+    assert pickle.loads(pickle.dumps(everywhere))._select.pool.largest == 5
+
+
+def test_a_pool_refuses_more_than_its_largest_before_any_process_is_asked():
+    """Else what is cut off would have the mask of the next process."""
+    criterion = SIGUALoss(METHOD, sync=Pool(largest=39), steps_per_epoch=4)
+    ((logits, labels),) = batches(1)
+    with pytest.raises(ValueError, match=r"^largest: .* got 39 for a mini-batch of 40; .*=40"):
+        criterion(logits, labels)
+    assert criterion.epoch == 0
 
 
 def test_prints_its_method():

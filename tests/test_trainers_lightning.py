@@ -9,7 +9,7 @@ import pytorch_lightning
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -86,14 +86,14 @@ def test_example_forgets_what_plain_training_memorises(accuracies):
 def test_the_criterion_has_the_trainers_epoch():
     net = Validated(SIGUALoss(METHOD))
     make_trainer(3).fit(net, loader(), loader())
-    assert net.epochs == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    assert net.epochs == [step / 4 for step in range(12)]
 
 
 def test_every_criterion_is_told_wherever_it_is():
     net = Net(SIGUALoss(METHOD))
     net.others = nn.ModuleList([nn.Sequential(SIGUALoss(METHOD)), SIGUALoss(METHOD)])
     make_trainer(3).fit(net, loader())
-    assert [net.others[0][0].epoch, net.others[1].epoch] == [2, 2]
+    assert [net.others[0][0].epoch, net.others[1].epoch] == [2.75, 2.75]
 
 
 def test_a_criterion_that_counts_is_left_alone_and_counts_micro_batches():
@@ -130,7 +130,43 @@ def test_validation_has_the_plain_loss():
 def test_lightning_under_its_other_name_takes_the_callback():
     net = OtherNet(SIGUALoss(METHOD))
     make_trainer(2, pytorch_lightning.Trainer).fit(net, loader())
-    assert net.epochs == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert net.epochs == [step / 4 for step in range(8)]
+
+
+class Stream(IterableDataset):
+    """Four mini-batches of 16, whose number nobody is told."""
+
+    def __iter__(self):
+        return iter(loader().dataset)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps_per_epoch", "expected"),
+    [
+        ({"max_epochs": 1}, None, [0, 0, 0, 0]),  # whole epochs are all that is known
+        ({"max_epochs": 2}, None, [0, 0, 0, 0, 1, 1, 1, 1]),
+        ({"max_epochs": 1}, 2, [0, 0.5, 1, 1.5]),
+        ({"max_steps": 6}, 4, [0, 0.25, 0.5, 0.75, 1, 1.25]),
+    ],
+)
+def test_a_stream_without_a_length_has_epochs_by_steps(options, steps_per_epoch, expected):
+    net = Net(SIGUALoss(METHOD))
+    callbacks = [SetEpoch(steps_per_epoch)]
+    make_trainer(None, callbacks=callbacks, **options).fit(net, DataLoader(Stream(), batch_size=16))
+    assert net.epochs == expected
+
+
+def test_a_run_of_a_single_epoch_has_its_warm_up():
+    """At epoch 0.75, warm since 0.5: floor(16 * .5) + 1 of 16 are kept."""
+    net = Net(SIGUALoss(sigua.sigua_sl(0.5, delta=0.2, warmup=0.5)))
+    make_trainer(1).fit(net, loader())
+    assert net.criterion.split.good.sum() == 9
+
+
+@pytest.mark.parametrize("steps", [0, 2.5, True])
+def test_steps_that_are_no_whole_number_are_refused(steps):
+    with pytest.raises(ValueError, match=r"^steps_per_epoch: must be a whole number"):
+        SetEpoch(steps_per_epoch=steps)
 
 
 def test_importing_the_adapter_imports_no_trainer():

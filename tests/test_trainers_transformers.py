@@ -6,10 +6,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
+from torch.utils.data import IterableDataset
 from transformers import (
     BertConfig,
+    BertForMaskedLM,
     BertForSequenceClassification,
     BertForTokenClassification,
+    BertLMHeadModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+    T5ForConditionalGeneration,
     Trainer,
     TrainerCallback,
     TrainingArguments,
@@ -29,8 +38,8 @@ class SetEpoch(TrainerCallback):
     def __init__(self, criterion):
         self.criterion, self.epochs = criterion, []
 
-    def on_epoch_begin(self, args, state, control, **kwargs):
-        self.criterion.set_epoch(int(state.epoch))
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.criterion.set_epoch(state.epoch)
         self.epochs.append(self.criterion.epoch)
 
 
@@ -132,10 +141,10 @@ def test_a_resumed_run_continues_its_ramp(steps, tmp_path):
         return told.epochs, weights(trainer.model)
 
     epochs, whole = run(tmp_path)
-    assert epochs == [0, 1, 2, 3]
+    assert epochs == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5]
     checkpoint = str(tmp_path / f"checkpoint-{steps}")
     epochs, resumed = run(tmp_path / "again", resume_from_checkpoint=checkpoint)
-    assert epochs == [2, 3]
+    assert epochs == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5][steps:]
     torch.testing.assert_close(resumed, whole, rtol=0, atol=1e-6)
 
 
@@ -165,3 +174,134 @@ def test_a_model_that_holds_its_criterion_can_be_saved(tmp_path):
     model.criterion.set_epoch(0)
     model.load_state_dict(load_file(tmp_path / "model.safetensors"))
     assert model.criterion.epoch == 3
+
+
+def test_a_run_of_a_single_epoch_has_its_warm_up(tmp_path):
+    """Of a whole data set, and of a stream, whose epoch is all its steps."""
+
+    class Stream(IterableDataset):
+        def __iter__(self):
+            return iter(sentences() * 4)
+
+    for train, options in ((sentences(), {"num_train_epochs": 1}), (Stream(), {"max_steps": 4})):
+        criterion = SIGUALoss(sigua.sigua_sl(0.5, delta=0.2, warmup=0.5))
+        told = SetEpoch(criterion)
+        size = {"per_device_train_batch_size": 16}
+        make_trainer(criterion, tmp_path, train=train, callbacks=[told], **size, **options).train()
+        assert told.epochs == [0, 0.25, 0.5, 0.75]
+        assert criterion.split.good.sum() == 9  # floor(16 * .5) + 1
+
+
+SMALL = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+BERT = SMALL | {"intermediate_size": 16, "max_position_embeddings": 8}
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def language_model(name):
+    """Return a tiny model with random weights, and its kind's own way to number labels."""
+    torch.manual_seed(0)
+    if name == "gpt2":
+        drop = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+        sizes = {"vocab_size": 16, "n_positions": 8, "n_embd": 16, "n_layer": 2, "n_head": 2}
+        return GPT2LMHeadModel(GPT2Config(**sizes, **drop, bos_token_id=0, eos_token_id=0))
+    if name == "llama":
+        return LlamaForCausalLM(LlamaConfig(**BERT))
+    if name == "bert decoder":
+        return BertLMHeadModel(BertConfig(**BERT, **STILL, is_decoder=True))
+    if name == "masked":
+        return BertForMaskedLM(BertConfig(**BERT, **STILL))
+    sizes = {"vocab_size": 16, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 2}
+    start = {"num_heads": 2, "decoder_start_token_id": 0, "dropout_rate": 0.0}
+    return T5ForConditionalGeneration(T5Config(**sizes, **start))
+
+
+def padded_text(n=32):
+    """Return random words, of which some at the end and one at the beginning are ignored."""
+    words = torch.randint(1, 16, (n, 8), generator=torch.Generator().manual_seed(0))
+    labels = words.clone()
+    labels[::2, 6:] = -100
+    labels[0, 0] = -100
+    return words, labels
+
+
+LANGUAGE_MODELS = ["gpt2", "llama", "bert decoder", "masked", "t5"]
+# BERT says so of a decoder in every call.
+bert_warns = pytest.mark.filterwarnings("ignore:.*is_decoder.*")
+
+
+@bert_warns
+@pytest.mark.parametrize("items", [None, 500])
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_a_language_models_loss_is_its_own(name, items):
+    """Causal or not, in training and evaluation, with padding, also over several batches."""
+    net, (words, labels) = language_model(name), padded_text()
+    extra = {} if items is None else {"num_items_in_batch": torch.tensor(items)}
+    output = net(input_ids=words, labels=labels)
+    own = output.loss
+    if items is not None:  # the mean over what has a label, or the sum over `items`
+        shifted = labels if name in ("masked", "t5") else labels[:, 1:]
+        own = own * (shifted != -100).sum() / items
+    for criterion in (SIGUALoss(sigua.standard()), SIGUALoss(METHOD).eval()):
+        got = criterion(output, labels, **extra)
+        torch.testing.assert_close(got, own, rtol=1e-6, atol=0)
+    with torch.no_grad():
+        got = SIGUALoss(METHOD)(output, labels, **extra)
+        torch.testing.assert_close(got, own, rtol=1e-6, atol=0)
+    gradients = [
+        torch.autograd.grad(loss, output.logits, retain_graph=True)[0]
+        for loss in (SIGUALoss(sigua.standard())(output, labels, **extra), own)
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-9)
+
+
+@bert_warns
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_a_language_model_trains_as_with_its_own_loss(name, tmp_path):
+    """In the Trainer, over micro-batches of unequal numbers of labels.
+
+    They are accumulated where the model's own loss is then right, that is, of causal models.
+    """
+    parts = 1 if name in ("masked", "t5") else 2
+    words, labels = padded_text()
+    train = [{"input_ids": x, "labels": y} for x, y in zip(words, labels, strict=True)]
+    if name == "t5":  # which the Trainer gives no labels to make them of
+        begun = language_model(name).prepare_decoder_input_ids_from_labels(labels)
+        train = [row | {"decoder_input_ids": x} for row, x in zip(train, begun, strict=True)]
+    after = []
+    for criterion in (None, SIGUALoss(sigua.standard())):
+        size = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": parts}
+        plain_sgd = {"optim": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.0, "max_steps": 2}
+        model = language_model(name)
+        before = weights(model)
+        trainer = make_trainer(criterion, tmp_path, model, train, **size, **plain_sgd)
+        trainer.train()
+        after.append((weights(model), trainer.evaluate()["eval_loss"]))
+    (own, own_loss), (got, got_loss) = after
+    assert (own - before).abs().max() > 1e-3
+    torch.testing.assert_close(got, own, rtol=0, atol=1e-5 * (own - before).abs().max())
+    assert got_loss == pytest.approx(own_loss, rel=1e-5)
+
+
+def test_a_causal_model_learns_the_next_word(tmp_path):
+    """Each word is followed by the next number; a fifth of the labels are wrong. A copy has 0."""
+    start = torch.arange(64)[:, None]
+    words = (start + torch.arange(8)) % 16
+    wrong = torch.rand(64, 8, generator=torch.Generator().manual_seed(0)) < 0.2
+    noisy = torch.where(wrong, (words + 5) % 16, words)
+    train = [{"input_ids": x, "labels": y} for x, y in zip(words, noisy, strict=True)]
+    criterion = SIGUALoss(sigua.sigua_sl(0.2, delta=0.05, gamma=0.001, warmup=5))
+    options = {"num_train_epochs": 30, "callbacks": [SetEpoch(criterion)]}
+    model = language_model("gpt2")
+    make_trainer(criterion, tmp_path, model, train, **options).train()
+    assert criterion.split.good.shape == (32, 7)  # a word less: nothing comes before the first
+    with torch.no_grad():
+        guess = model(input_ids=words).logits[:, :-1].argmax(2)
+    assert (guess == words[:, 1:]).float().mean() > 0.9
+
+
+def test_a_model_that_returns_a_tuple_is_refused():
+    """Which does not say what its first entry is, or whether it is for the next word."""
+    words, labels = padded_text()
+    output = language_model("gpt2")(input_ids=words, return_dict=False)
+    with pytest.raises(ValueError, match=r"^input: must be logits, .* got a tuple; .*return_dict"):
+        SIGUALoss(METHOD)(output, labels)

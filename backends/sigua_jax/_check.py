@@ -100,18 +100,14 @@ def mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
 
 def confidence_for(method: Method, state: Any, num_classes: int) -> Array | None:
     """Return the class confidence for a rule that reads it, and None for others."""
-    needed = reads(method.condition, "confidence")
-    if needed and state is None:
+    if not reads(method.condition, "confidence"):
+        return None
+    if state is None:
         raise ValueError(
             f"confidence: must be given for {method!r}, got None; "
             f"try init_confidence({num_classes}) before training, update_confidence in each step"
         )
-    if not needed and state is not None:
-        raise ValueError(
-            f"confidence: must be left out for a method that does not read it, got {method!r}; "
-            "try sigua.sigua_ag()"
-        )
-    return None if state is None else confidence(state, num_classes)
+    return confidence(state, num_classes)
 
 
 def confidence(state: Any, num_classes: int) -> Array:

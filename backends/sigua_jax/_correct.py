@@ -8,23 +8,19 @@ import jax
 from jax import Array
 from jax import numpy as jnp
 
-from sigua import Method, TransitionMatrix
+from sigua import Method, TransitionMatrix, checks
 from sigua.conditions import no_class_sums
 from sigua_jax._measure import Measure, lookup
 
 
 def losses(method: Method, measure: Measure, logits: Array, labels: Array) -> Array:
     """Return what is optimised per example, (n,), in O(n k) for class indices."""
+    checks.choice("correction", method.correction, ("none", "backward", "forward"))
     T = method.T
     if T is None:
         return measure.at_label(logits, labels)
     if method.correction == "backward":
         return measure.combined(logits, _rows(T, labels, logits, inverse=True))
-    if method.correction != "forward":
-        raise ValueError(
-            f"correction: must be 'none', 'backward' or 'forward', got {method.correction!r}; "
-            "try one of them"
-        )
     if measure.base is not None or measure.smoothing or labels.ndim == 2:
         return measure.at_label(_log_observed(jax.nn.log_softmax(logits), T), labels)
     rows = _rows(T, labels, logits, inverse=False)
@@ -56,7 +52,8 @@ def _rows(T: TransitionMatrix, labels: Array, logits: Array, inverse: bool) -> A
         else:
             columns, values = lookup(columns, labels), lookup(values, labels)
         each = jnp.arange(len(labels)).reshape(-1, *[1] * (values.ndim - 1))
-        return jnp.zeros_like(logits).at[each, columns].add(values)
+        sharding = jax.typeof(logits).sharding
+        return jnp.zeros_like(logits).at[each, columns].add(values, out_sharding=sharding)
     table = jnp.asarray(T.inverse if inverse else T.rows.T, logits.dtype)
     return _exactly(labels, table) if labels.ndim == 2 else lookup(table, labels)
 

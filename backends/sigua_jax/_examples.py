@@ -103,7 +103,7 @@ def _no_class(labels: Array, num_classes: int) -> Array:
 def _not_probabilities(given: Examples) -> Array:
     """Return which rows are no probabilities; refuse them where they can be read."""
     labels, sums = given.labels, given.labels.sum(-1)
-    wrong = given.where & (~(jnp.abs(sums - 1) <= 0.02) | (labels < 0).any(-1))
+    wrong = given.where & (~(jnp.abs(sums - 1) <= checks.SUM_TOLERANCE) | (labels < 0).any(-1))
     if readable(wrong) and wrong.any():
         i = int(wrong.argmax())
         row = labels[i, 1] if given.sigmoid else labels[i]

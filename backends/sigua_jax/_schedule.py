@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import jax
+import numpy as np
 from jax import numpy as jnp
 
 from sigua import Method, checks
@@ -41,7 +42,7 @@ def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[Any, ...]
     return tuple(jnp.asarray(column)[now] for column in table)
 
 
-def _table(method: Method, steps: int) -> list[tuple[Any, ...]]:
+def _table(method: Method, steps: int) -> list[Any]:
     """Return a column for each number, with a row per step until all schedules have settled."""
     last = math.ceil(method.horizon * steps)
     if last > MOST_STEPS:
@@ -49,13 +50,13 @@ def _table(method: Method, steps: int) -> list[tuple[Any, ...]]:
             f"steps_per_epoch: must settle schedules within {MOST_STEPS} steps, got "
             f"{method.horizon:g} epochs of {steps}; try fewer, or jit method.at(t)"
         )
-    rows = [method.at(step / steps) for step in range(last + 1)]
-    if len(set(map(len, rows))) > 1:
+    first, settled = method.at(0), method.at(last / steps)
+    if len(first) != len(settled):
         raise ValueError(
-            f"condition: must return as many numbers at every epoch, got {rows[0][1:]} at 0 and "
-            f"{rows[-1][1:]} at {last / steps:g}; try a number that stays the same"
+            f"condition: must return as many numbers at every epoch, got {first[1:]} at 0 and "
+            f"{settled[1:]} at {last / steps:g}; try a number that stays the same"
         )
-    return list(zip(*rows, strict=True))
+    return method.at_each(np.arange(last + 1) / steps)
 
 
 def _given(method: Method, given: tuple[Any, ...]) -> tuple[Any, ...]:

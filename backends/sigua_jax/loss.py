@@ -49,8 +49,8 @@ def sigua_loss(
             warm-ups within an epoch, and for streams, where it is any number of steps.
         where: bool, (n,): who takes part, has a rank and counts in n; such as `labels >= 0`.
         trusted: bool, (n,), or a `sigua.Split` of two, for `sigua.Known`.
-        confidence: the class confidence so far, float, (2, k), for `sigua.sigua_ag` and other rules
-            that read it: see `init_confidence` and `update_confidence`.
+        confidence: the class confidence so far, float, (2, k), which `sigua.sigua_ag` reads, and no
+            method that does not say so: see `init_confidence` and `update_confidence`.
         weight: float, (k,), a weight per class, which scales losses and never decides; "mean" then
             divides by the sum of the labels' weights, and for class probabilities by n. For
             backward correction it belongs to the true class.

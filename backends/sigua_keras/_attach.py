@@ -2,60 +2,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
-import keras
-
 from sigua import checks
-from sigua_keras._objective import Objective
+from sigua_keras import _compiled
+from sigua_keras._metrics import evaluating, require_tracked, track, untrack, without_shares
+from sigua_keras._objective import Objective, total_loss, with_training
+from sigua_keras._step import carried, guarded
 
-_PATCHED = ("compute_loss", "evaluate", "test_on_batch", "make_train_function", "train_step")
+_PATCHED = (
+    "compute_loss",
+    "evaluate",
+    "test_on_batch",
+    "make_train_function",
+    "train_step",
+    "_flatten_metrics_in_order",
+)
 
 
 class Attachment:
-    """An objective in the place of a model's `compute_loss`.
+    """Objectives in the place of a model's `compute_loss`, each for an output.
 
     The methods are put beside the model's own, in its `__dict__`: past Keras's tracker, which is
     locked once a subclassed model is built, and out of what is saved.
 
     Args:
         model: a compiled model.
-        objective: what takes the place of its loss while training.
-        for_one_fit: whether to step back when the next training begins. `fit` that is interrupted
-            tells its callbacks nothing, so that this is how the model gets clean.
-
-    Raises:
-        ValueError: the model cannot be trained with SIGUA, or already is.
     """
 
-    for_one_fit: bool
-
-    def __init__(self, model: Any, objective: Objective, for_one_fit: bool) -> None:
-        other = getattr(model, "_sigua", None)
-        if other is not None:
-            if isinstance(other, Attachment) and other.for_one_fit:
-                other.remove()
-            rule = "a model has one SIGUA at a time"
-            advice = "use one callback, a SIGUAModel, or attach(); detach() the other"
-            raise checks.refuse("model", rule, "it has another", advice)
-        with strategy_scope(model):
-            objective.check(model)
-        self.model, self.objective, self.for_one_fit = model, objective, for_one_fit
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.objectives: list[Objective] = []
+        self.for_one_fit: list[Objective] = []
+        """Those that step back when the next training begins. `fit` that is interrupted tells its
+        callbacks nothing, so that this is how the model gets clean."""
         self._own = {name: getattr(model, name) for name in _PATCHED}
-        vars(model).update(self._patches(), _sigua=self)
-        track(model, objective)
+        self._own["compute_loss"] = with_training(self._own["compute_loss"])
+
+    @staticmethod
+    def of(model: Any) -> Attachment:
+        """Return the model's attachment, or one that is not yet there.
+
+        Raises:
+            ValueError: the model trains with SIGUA by itself.
+        """
+        found = getattr(model, "_sigua", None)
+        if isinstance(found, Objective):
+            raise _another()
+        return found if isinstance(found, Attachment) else Attachment(model)
+
+    def add(self, objective: Objective, for_one_fit: bool) -> None:
+        """Train with one more objective.
+
+        Raises:
+            ValueError: the model cannot be trained with it, or has one for that output; then those
+                for this fit are gone, too.
+        """
         try:
-            require_tracked(model, objective)
+            if any(objective.output == other.output for other in self.objectives):
+                raise _another()
+            with strategy_scope(self.model):
+                objective.check(self.model)
+            self._take(objective)
+            require_tracked(self.model, objective)
         except ValueError:
-            self.remove()
+            self.leave_one_fit()
+            self.remove(objective)
             raise
+        if for_one_fit:
+            self.for_one_fit.append(objective)
+        self._make_train_function()
+
+    def _take(self, objective: Objective) -> None:
+        vars(self.model).update(self._patches(), _sigua=self)
+        untrack(self.model, self.objectives)
+        self.objectives.append(objective)
+        self._name()
+        track(self.model, self.objectives)
+
+    def remove(self, *objectives: Objective) -> None:
+        """Train without them; the last one gives the model its own methods back.
+
+        Its training step is compiled anew when needed.
+        """
+        leaving = [each for each in self.objectives if each in objectives]
+        if not leaving:
+            return
+        untrack(self.model, self.objectives)
+        self.objectives = [each for each in self.objectives if each not in leaving]
+        self.for_one_fit = [each for each in self.for_one_fit if each not in leaving]
+        self.model.train_function = None
+        if self.objectives:
+            self._name()
+            track(self.model, self.objectives)
+            return
+        for name in (*_PATCHED, "_sigua"):
+            vars(self.model).pop(name, None)
+        _compiled.give_back(self.model)
+
+    def leave_one_fit(self) -> None:
+        """Train without those that were there for one fit, which is over."""
+        self.remove(*self.for_one_fit)
+
+    def _name(self) -> None:
+        several = len(self.objectives) > 1
+        for objective in self.objectives:
+            objective.shares.name_after(objective.output if several else None)
+
+    def _make_train_function(self) -> None:
+        for objective in self.objectives:
+            objective.check(self.model)
+        step = carried(self.model, self.objectives, self._own["train_step"])
+        vars(self.model)["train_step"] = step
         # Without force, a model that was fitted before would go on with its plain step.
         self._own["make_train_function"](force=True)
+        self.model.train_function = guarded(
+            self.model, self.objectives, self.model.train_function, self.leave_one_fit
+        )
 
     def _patches(self) -> dict[str, Callable[..., Any]]:
-        model, objective, own = self.model, self.objective, self._own
+        model, own = self.model, self._own
 
         def compute_loss(
             x: Any = None,
@@ -64,99 +132,46 @@ class Attachment:
             sample_weight: Any = None,
             training: bool = True,
         ) -> Any:
-            return objective(model, own["compute_loss"], x, y, y_pred, sample_weight, training)
+            given = x, y, y_pred, sample_weight, training
+            return total_loss(self.objectives, model, own["compute_loss"], *given)
 
         def make_train_function(force: bool = False) -> Any:
-            if not self.for_one_fit:
-                return own["make_train_function"](force=force)
-            self.remove()
-            return model.make_train_function(force=force)
+            if not force:  # by force within a fit, by whoever froze a layer; else one begins
+                self.leave_one_fit()
+            if not self.objectives:
+                return model.make_train_function(force=force)
+            if force or model.train_function is None:
+                self._make_train_function()
+            return model.train_function
 
         def evaluate(*args: Any, **kwargs: Any) -> Any:
-            with evaluating(model, objective):
+            with evaluating(model, self.objectives):
                 return own["evaluate"](*args, **kwargs)
 
         def test_on_batch(*args: Any, **kwargs: Any) -> Any:
-            with evaluating(model, objective):
+            with evaluating(model, self.objectives):
                 return own["test_on_batch"](*args, **kwargs)
 
-        patches = (compute_loss, evaluate, test_on_batch, make_train_function)
-        named = {patch.__name__: patch for patch in patches}
-        return named | {"train_step": carried(model, objective, own["train_step"])}
+        def _flatten_metrics_in_order(logs: Any) -> Any:
+            return own["_flatten_metrics_in_order"](without_shares(logs, self.objectives))
 
-    def remove(self) -> None:
-        """Give the model its own methods back; its training step is compiled anew when needed."""
-        if vars(self.model).get("_sigua") is not self:
-            return
-        for name in (*_PATCHED, "_sigua"):
-            vars(self.model).pop(name)
-        untrack(self.model, self.objective)
-        self.model.train_function = None
-
-
-def track(model: Any, objective: Objective) -> None:
-    """Show the model the metrics that carry the schedule; only between epochs on JAX."""
-    # Its own list, because an attribute would be saved with the model.
-    model._metrics.extend(objective.shares.metrics)
-    # Up to Keras 3.11, JAX's trainer notes how many there are when fit or evaluate begins.
-    note = getattr(model, "_record_training_state_sharding_spec", None)
-    if note is not None and model.compiled:
-        note()
+        patches = (
+            compute_loss,
+            make_train_function,
+            evaluate,
+            test_on_batch,
+            _flatten_metrics_in_order,
+        )
+        return {patch.__name__: patch for patch in patches}
 
 
-def require_tracked(model: Any, objective: Objective) -> None:
-    """Raise ValueError if the model's own `metrics` leaves ours out."""
-    if not any(metric is objective.shares.good for metric in model.metrics):
-        rule = "must hold what keras.Model puts there, where SIGUA keeps its schedule"
-        came = "the model's own property leaves it out"
-        raise checks.refuse("metrics", rule, came, "return [*super().metrics, ...] there")
-
-
-def untrack(model: Any, objective: Objective) -> None:
-    """Hide them again."""
-    ours = objective.shares.metrics
-    model._metrics[:] = [m for m in model._metrics if not any(m is own for own in ours)]
-
-
-@contextmanager
-def evaluating(model: Any, objective: Objective) -> Iterator[None]:
-    """Leave an evaluation alone: its loss is the plain one, and its logs are what they were."""
-    outer, objective.evaluating = objective.evaluating, True
-    untrack(model, objective)
-    try:
-        yield
-    finally:
-        objective.evaluating = outer
-        if not outer and getattr(model, "_sigua", None) is not None:
-            track(model, objective)
+def _another() -> ValueError:
+    rule = "a model has one SIGUA at a time for each output"
+    advice = "use one callback, a SIGUAModel, or attach(); detach() the other"
+    return checks.refuse("model", rule, "it has another", advice)
 
 
 def strategy_scope(model: Any) -> Any:
     """Return the scope in which the model's variables are made: tf.distribute's, if any."""
     strategy = getattr(model, "distribute_strategy", None)
     return nullcontext() if strategy is None else strategy.scope()
-
-
-def carried(model: Any, objective: Objective, train_step: Any) -> Any:
-    """Return a training step that carries our variables on JAX, whoever wrote it.
-
-    Keras's guide to a JAX step calls `compute_loss` outside any stateless scope, where it would
-    read the numbers as they were when the step was traced.
-    """
-    if keras.config.backend() != "jax":
-        return train_step
-
-    def step(state: Any, data: Any) -> Any:
-        place = {id(v): i for i, v in enumerate(model.metrics_variables)}
-        ours = [v for metric in objective.shares.metrics for v in metric.variables]
-        mapping = [(v, state[3][place[id(v)]]) for v in ours]
-        with keras.StatelessScope(state_mapping=mapping) as scope:
-            logs, (*others, metrics_variables) = train_step(state, data)
-        metrics_variables = list(metrics_variables)
-        for variable, before in mapping:
-            after = scope.get_current_value(variable)
-            if after is not before:
-                metrics_variables[place[id(variable)]] = after
-        return logs, (*others, metrics_variables)
-
-    return step

@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops
 
 from sigua import Split
-from sigua.conditions import no_margins
+from sigua.conditions import no_class_sums, no_margins
 
 Tensor = Any
 INF = float("inf")
@@ -54,7 +54,8 @@ class Batch:
         return total / _at_least_1(ops.sum(ops.cast(counted, "int32")), total.dtype)
 
     def class_sums(self) -> Tensor:
-        assert self._class_sums is not None
+        if self._class_sums is None:
+            raise no_class_sums()
         return self._class_sums()
 
     def margins(self, by_class: bool = True) -> Tensor:

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from sigua import Known, Method, SmallLoss, checks
-from sigua.conditions import may_read_marks
+from sigua.conditions import reads
 from sigua_keras._measure import is_alias
 
 _MARKS = "pass sample_weight=np.where(trusted, 1.0, -1.0)"
@@ -55,7 +55,7 @@ def ranking(method: Method, per_class: Any, rank_by: Any) -> None:
 
 def reads_signs(method: Method) -> bool:
     """Return whether the sign of a sample weight marks the example."""
-    return may_read_marks(method.condition)
+    return reads(method.condition, "trusted")
 
 
 def weight(method: Method, value: Any) -> None:
@@ -77,10 +77,81 @@ def weight(method: Method, value: Any) -> None:
         raise checks.refuse("sample_weight", rule, came, "leave an example out by 0")
 
 
-def idle(method: Method, epoch: float, logs: Any) -> bool:
+def compiled(loss: Any, output: Any) -> None:
+    """Raise ValueError unless a loss is compiled, for the output if it has a name or an index."""
+    if isinstance(loss, dict) and output is not None and not isinstance(output, int):
+        loss = loss.get(output)
+    elif isinstance(loss, (list, tuple)) and isinstance(output, int) and output < len(loss):
+        loss = loss[output]
+    if loss is None:
+        where = "" if output is None else f" for the output {output!r}"
+        raise ValueError(
+            f"loss: must be compiled{where}, for validation and what SIGUA weighs, got none; try "
+            "naming one in model.compile(optimizer, loss)"
+        )
+
+
+def rows(loss: Any, y_pred: Any) -> None:
+    """Raise ValueError for predictions of which a loss of Keras has several values per example."""
+    loss = "crossentropy" if is_alias(loss) else keras.losses.get(loss)
+    module = getattr(getattr(loss, "fn", loss), "__module__", "keras.losses")
+    if len(y_pred.shape) > 2 and module.startswith("keras."):
+        raise ValueError(
+            f"output: must be one row per example, (batch, classes), got {tuple(y_pred.shape)}; "
+            "try pooling or flattening its other axes, or a loss with one value per example"
+        )
+
+
+def labels(label: Any, output: Any) -> None:
+    """Raise ValueError if an output has no labels."""
+    if label is None:
+        raise ValueError(
+            f"y: must have labels for the output {output!r}, got none; try a dict or a list with "
+            "an entry per output"
+        )
+
+
+def apart(names: list[Any]) -> None:
+    """Raise ValueError if an output has two SIGUAs, one by its name and one by its index."""
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"output: must be another one for each SIGUA of a model, got {names}; try one callback "
+            "for each"
+        )
+
+
+def stepping(clock: Any) -> None:
+    """Raise ValueError in a loop whose steps nobody counts."""
+    if clock.steps_per_epoch is not None and not clock.stepping:
+        raise ValueError(
+            "steps_per_epoch: must be counted by fit or train_on_batch, got a training step of "
+            "another kind; try set_epoch(step / steps_per_epoch) in your loop instead"
+        )
+
+
+def asked(value: bool) -> None:
+    """Raise ValueError if a `compute_loss` of one's own left out a corrected loss."""
+    if not value:
+        raise ValueError(
+            "compute_loss: must call super().compute_loss(x, y, y_pred, sample_weight), where a "
+            "corrected loss is, got one that does not; try adding your terms to its value"
+        )
+
+
+def classless(count: int, epoch: float) -> bool:
+    """Return whether labels were no class; then warn."""
+    if count:
+        warnings.warn(
+            f"epoch {epoch:g}: {count} labels were no class, and took no part (classes count from "
+            "0; a row of zeros, NaN or -1 is none); give such examples a sample_weight of 0",
+            stacklevel=3,
+        )
+    return count > 0
+
+
+def idle(method: Method, epoch: float, good: float | None, bad: float | None) -> bool:
     """Return whether, after its warm-up, a selection dropped or forgot nobody; then warn."""
     condition: Any = method.condition
-    good, bad = ((logs or {}).get(f"sigua_{name}") for name in ("good", "bad"))
     if not isinstance(condition, SmallLoss) or good is None or bad is None:
         return False
     warm = epoch >= method.horizon and condition.noise_rate > 0

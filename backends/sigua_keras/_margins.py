@@ -69,16 +69,16 @@ class Confidence:
 
     def set(self, state: Any) -> None:
         """Go on from what `get` returned; between steps."""
-        if state is not None:
-            self.open(state.shape[1])
-            self.variable.assign(state)
+        self.open(state.shape[1])
+        self.variable.assign(state)
 
 
 class Margins:
     """A mini-batch's predictions against its labels, in float32 and without gradient.
 
     Args:
-        loss: a loss object or function, which says whether predictions are logits.
+        loss: a loss object or function that `require_classes` takes, which says whether
+            predictions are logits.
         y_true: labels, integers (n,) or (n, 1), or rows (n, k), whose largest entry is the label.
         y_pred: predictions, (n, k), or (n, 1) for one unit.
         takes_part: bool, (n,).
@@ -93,7 +93,6 @@ class Margins:
         takes_part: Tensor,
         confidence: Confidence | None,
     ) -> None:
-        require_classes(loss, y_pred.shape[-1])
         self.p = _probabilities(y_pred, is_logits(loss))
         classes = ops.arange(num_classes(y_pred), dtype="int32")
         self.at_label = ops.expand_dims(label_index(y_true, y_pred), -1) == classes

@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 from keras import ops
+from keras.src.backend import get_keras_mask, set_keras_mask
 
 from sigua import checks
 
@@ -48,6 +49,8 @@ def label_index(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """Return labels as int32, shape (n,); of one-hot rows their class."""
     if is_dense(y_true, y_pred):
         return ops.cast(ops.argmax(y_true, axis=-1), "int32")
+    if y_pred.shape[-1] == 1:  # of p(1) the class it is nearer to
+        y_true = y_true > 0.5
     return ops.reshape(ops.cast(y_true, "int32"), (-1,))
 
 
@@ -65,7 +68,7 @@ def is_alias(loss: Loss) -> bool:
 
 
 def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
-    """Return the loss of each example, shape (n,), with gradient.
+    """Return the loss of each example, shape (n,), with gradient, and with the loss's own mask.
 
     Raises:
         ValueError: the loss has reduced its examples away, or has several values per example.
@@ -79,6 +82,7 @@ def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
     else:
         expand = y_pred.shape[-1] == 1 and len(y_true.shape) == len(y_pred.shape) - 1
         losses = loss(ops.expand_dims(y_true, -1) if expand else y_true, y_pred)
+    mask = get_keras_mask(losses)
     losses = ops.convert_to_tensor(losses, dtype="float32")
     if len(losses.shape) == 2 and losses.shape[-1] == 1:
         losses = ops.squeeze(losses, -1)
@@ -86,7 +90,33 @@ def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
         came = f"shape {tuple(losses.shape)} came for predictions {tuple(y_pred.shape)}"
         advice = "predict (batch, classes), with a loss that does not average over the batch"
         raise checks.refuse("loss", "must return one value per example", came, advice)
+    if mask is not None:
+        set_keras_mask(losses, mask)
     return losses
+
+
+def mask_of(tensor: Tensor) -> Tensor | None:
+    """Return the Keras mask that a tensor of predictions or losses carries, bool, (n,), or None."""
+    mask = get_keras_mask(tensor)
+    if mask is None:
+        return None
+    mask = ops.cast(mask, "bool")
+    if len(mask.shape) == 2 and mask.shape[-1] == 1:
+        mask = ops.squeeze(mask, -1)
+    if len(mask.shape) != 1:
+        raise ValueError(
+            f"mask: must be one per example, (batch,), got shape {tuple(mask.shape)}; try "
+            "predicting (batch, classes)"
+        )
+    return mask
+
+
+def taken_mask(losses: Tensor) -> Tensor | None:
+    """Return the losses' mask as `mask_of` does, and take it off, for Keras would apply it, too."""
+    mask = mask_of(losses)
+    if mask is not None:
+        set_keras_mask(losses, None)
+    return mask
 
 
 def every_class(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:

@@ -1,16 +1,16 @@
-"""The one objective of the callback and the model: SIGUA as a sample weight.
+"""SIGUA as a sample weight: for one output, and for all outputs of a model that have one.
 
     sum_i loss_i * (good_i - gamma * bad_i) / n
 
 is the model's own loss under the sample weight good - gamma * bad, which carries no gradient. So
 the model's own `compute_loss` is called with it, and regularisers, `add_loss`, loss weights, loss
-scaling and distribution stay Keras's.
+scaling and distribution stay Keras's. The compiled loss is told the losses that were measured.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -19,8 +19,9 @@ from keras import ops
 from sigua import Method, checks
 from sigua.conditions import reads
 from sigua_keras import _check
+from sigua_keras._clock import Clock
+from sigua_keras._compiled import stand_in
 from sigua_keras._correct import Correction
-from sigua_keras._margins import require_classes
 from sigua_keras._measure import Loss, Tensor, num_classes, resolve, squeeze_labels
 from sigua_keras._outputs import Output, predicted, traced
 from sigua_keras._schedule import Shares
@@ -28,24 +29,16 @@ from sigua_keras._select import Ranking, Weighed, weigh
 
 ComputeLoss = Callable[..., Tensor]
 
-_UNKNOWN = object()
-
-
-class Given(keras.losses.Loss):
-    """Reduces per-example losses that are given as predictions, as Keras reduces its own."""
-
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        return y_pred
-
 
 class Objective:
-    """What stands in for `model.compute_loss` while training.
+    """What one output is trained with.
 
     Args:
         method: what to train with.
         output: the output it is for; None if there is one only.
         loss: what measures an example; None for the compiled loss.
         ranking: among whom, and by what.
+        steps_per_epoch: to count the epoch in training steps; None if it is told.
     """
 
     def __init__(
@@ -54,6 +47,7 @@ class Objective:
         output: str | int | None,
         loss: Loss,
         ranking: Ranking,
+        steps_per_epoch: int | None = None,
     ) -> None:
         _check.ranking(method, *ranking)
         if loss is not None:
@@ -62,22 +56,24 @@ class Objective:
         self.method, self.output, self.loss = method, output, loss
         self.correction = Correction(method)
         self.shares = Shares(method)
+        self.clock = Clock(method, self.shares, output, steps_per_epoch)
         self.evaluating = False
         self.reached = False
         self.warned = False
-        self.loss_weights: Any = _UNKNOWN
+        self.told_of_classless = False
+        self._checked: Any = None  # the compiled loss that was looked at
+        self._network: Any = None
 
     def check(self, model: Any, network: Any = None) -> None:
-        """Refuse a model that cannot be trained with SIGUA; note its loss weights.
+        """Refuse a model that cannot be trained with SIGUA.
 
         Args:
             model: a compiled model.
             network: what predicts, if it is not the model itself.
         """
-        if self.loss is None and getattr(model, "loss", None) is None:
-            advice = "name one in model.compile(optimizer, loss), or pass loss= here"
-            raise checks.refuse("loss", "SIGUA weighs the compiled loss", "none came", advice)
+        _check.compiled(getattr(model, "loss", None), self.output)
         for loss in keras.tree.flatten([self.loss, model.loss]):
+            _check.plain(loss)
             if getattr(loss, "reduction", None) == "mean_with_sample_weight":
                 rule = "must not be divided by the sum of its weights, which are signed here"
                 came = "reduction='mean_with_sample_weight' came"
@@ -85,28 +81,26 @@ class Objective:
         network = model if network is None else network
         self._check_outputs(model, network)
         self._require_open(network)
-        if self.method.correction != "none":
-            self.loss_weights = model.get_compile_config().get("loss_weights")
+        self._checked, self._network = model._compile_loss, network
 
     def _check_outputs(self, model: Any, network: Any) -> None:
-        """Refuse, before training, what the first step would: on JAX that loses the weights."""
-        for loss in (self.loss, model.loss):
-            _check.plain(loss)
+        """Refuse, before training, what the first step would."""
         y_pred = predicted(network)
-        margins = reads(self.method.condition, "margins")
-        if y_pred is None and margins:
+        if y_pred is None and reads(self.method.condition, "margins"):
             y_pred = traced(network)
         if y_pred is None:
             return
         output = Output(self.output, y_pred, getattr(network, "output_names", None))
         prediction = output.of("y_pred", y_pred)
-        loss = self.loss if self.loss is not None else output.of("loss", model.loss)
-        _check.plain(loss)
+        compiled = output.of("loss", model.loss)
+        _check.compiled(compiled, output.name)
+        loss = compiled if self.loss is None else self.loss
+        _check.known("loss", loss)
+        _check.rows(loss, prediction)
         if len(prediction.shape) > 1 and prediction.shape[-1] is not None:
             self.correction.check(loss, prediction)
             self.ranking.require_fit(self.method, loss, prediction)
-            if margins:
-                require_classes(loss, prediction.shape[-1])
+            self.ranking.require_class(self.method, loss, prediction)
             self._open(prediction)
 
     def _open(self, prediction: Tensor) -> None:
@@ -125,61 +119,100 @@ class Objective:
                 "model(x[:1]) first, a functional model, or by_class=False"
             )
 
-    def __call__(
-        self,
-        model: Any,
-        compute_loss: ComputeLoss,
-        x: Any,
-        y: Any,
-        y_pred: Any,
-        sample_weight: Any,
-        training: bool,
-    ) -> Tensor:
-        """Return the model's total loss: SIGUA's while training, else untouched."""
-        if self.evaluating or not training:
-            return _call(compute_loss, x, y, y_pred, sample_weight, training)
+    def measure(
+        self, model: Any, output: Output, y: Any, y_pred: Any, sample_weight: Any
+    ) -> tuple[Weighed, str | None]:
+        """Return the output's mini-batch, measured and weighed, and how its losses are reduced."""
+        if model._compile_loss is not self._checked:  # compiled anew in a loop of one's own
+            self.check(model, self._network)
         self.reached = True
-        output = Output(self.output, y_pred, getattr(model, "output_names", None))
+        _check.stepping(self.clock)
         prediction = output.of("y_pred", y_pred)
-        label = squeeze_labels(output.of("y", y), prediction)
-        given = self.loss if self.loss is not None else output.of("loss", model.loss)
-        _check.plain(given)
+        label = output.of("y", y)
+        _check.labels(label, output.name)
+        label = squeeze_labels(label, prediction)
+        given = output.of("loss", model.loss) if self.loss is None else self.loss
         loss = resolve(given, label, prediction)
-        weight = output.of("sample_weight", sample_weight)
         self._open(prediction)  # on TensorFlow, where `fit` builds the model in its first step
-        numbers = self.shares.numbers()
-        measured = loss, label, prediction, weight
-        state = self.shares.confidence
-        done = weigh(self.method, self.correction, numbers, *measured, self.ranking, state)
-        self.shares.count(done.split, done.size)
-        corrected = self.method.correction != "none"
-        # A corrected loss is no sample weight of the compiled one, which therefore weighs nothing.
-        weights = ops.zeros_like(done.weights) if corrected else done.weights
-        weights = output.spread(sample_weight, weights, _check.reads_signs(self.method))
-        total = _call(compute_loss, x, output.put(y, label), y_pred, weights, training)
-        return total + self._beside(model, output, loss, done) if corrected else total
+        reduction = getattr(loss, "reduction", "sum_over_batch_size")
+        measured = loss, label, prediction, sample_weight, self.ranking, reduction
+        numbers, state = self.shares.numbers(), self.shares.confidence
+        done = weigh(self.method, self.correction, numbers, *measured, state)
+        self.shares.count(done.split, done.size, done.classless)
+        return done, reduction
 
     def end_epoch(self, epoch: float, logs: Any) -> None:
-        """Refuse an epoch that never asked for the loss; warn once of a selection that is idle."""
+        """Refuse an epoch that never asked for the loss; warn once of each thing that is odd."""
+        self.clock.end_epoch()
         _check.reached(self.reached)
+        if not self.told_of_classless:
+            self.told_of_classless = _check.classless(self.shares.classless(), epoch)
         if not self.warned:
-            self.warned = _check.idle(self.method, epoch, logs)
-
-    def _beside(self, model: Any, output: Output, loss: Loss, done: Weighed) -> Tensor:
-        """Return the corrected losses, reduced and scaled as Keras would the compiled loss."""
-        if self.loss_weights is _UNKNOWN:  # a loop of one's own, which makes no train function
-            self.check(model)
-        reduce = Given("sigua", reduction=getattr(loss, "reduction", "sum_over_batch_size"))
-        value = reduce(done.losses, done.losses, sample_weight=done.weights)
-        scale = output.of("loss_weights", self.loss_weights)
-        return value if scale is None else value * scale
+            shares = ((logs or {}).get(share.name) for share in self.shares.metrics)
+            self.warned = _check.idle(self.method, self.clock.began, *shares)
 
 
-def _call(
-    compute_loss: ComputeLoss, x: Any, y: Any, y_pred: Any, sample_weight: Any, training: bool
+def total_loss(
+    objectives: Sequence[Objective],
+    model: Any,
+    compute_loss: ComputeLoss,
+    x: Any,
+    y: Any,
+    y_pred: Any,
+    sample_weight: Any,
+    training: bool,
 ) -> Tensor:
-    """Call a `compute_loss`, which was without `training` before Keras 3.3."""
+    """Return the model's total loss: SIGUA's while training, else untouched.
+
+    Args:
+        objectives: for one output each.
+        model: a compiled model.
+        compute_loss: the model's own, called with all that follow.
+        x: inputs.
+        y: labels of all outputs.
+        y_pred: predictions of all outputs.
+        sample_weight: of one output or of all.
+        training: whether the model is.
+    """
+    if not training or any(objective.evaluating for objective in objectives):
+        return compute_loss(x, y, y_pred, sample_weight, training=training)
+    names = getattr(model, "output_names", None)
+    outputs = [Output(objective.output, y_pred, names) for objective in objectives]
+    _check.apart([output.name for output in outputs])
+    marked = {
+        output.index
+        for objective, output in zip(objectives, outputs, strict=True)
+        if _check.reads_signs(objective.method)
+    }
+    # Keras hands every output the same weights, of whose signs only the marked ones know.
+    parts = [
+        part if i in marked or not marked or part is None else _magnitude(part)
+        for i, part in enumerate(outputs[0].parts(sample_weight))
+    ]
+    told = []
+    for objective, output in zip(objectives, outputs, strict=True):
+        done, reduction = objective.measure(model, output, y, y_pred, parts[output.index])
+        parts[output.index] = done.weights
+        y = output.put(y, done.labels)
+        told.append((stand_in(model, output, y, y_pred), done.losses, reduction))
+    for loss, losses, reduction in told:
+        loss.tell(losses, reduction)
+    try:
+        total = compute_loss(x, y, y_pred, outputs[0].packed(parts), training=training)
+    finally:
+        asked = [loss.forget() for loss, *_ in told]
+    corrected = any(objective.method.correction != "none" for objective in objectives)
+    _check.asked(all(asked) or not corrected)
+    return total
+
+
+def _magnitude(weights: Any) -> Any:
+    return ops.abs(ops.convert_to_tensor(weights, dtype="float32"))
+
+
+def with_training(compute_loss: ComputeLoss) -> ComputeLoss:
+    """Return a `compute_loss` that takes `training`, which it did not before Keras 3.3."""
     parameters = inspect.signature(compute_loss).parameters.values()
     if any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in parameters):
-        return compute_loss(x, y, y_pred, sample_weight, training=training)
-    return compute_loss(x, y, y_pred, sample_weight)
+        return compute_loss
+    return lambda x, y, y_pred, sample_weight, training: compute_loss(x, y, y_pred, sample_weight)

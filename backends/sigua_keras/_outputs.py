@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras import KerasTensor, Sequential, ops, tree
+from keras import KerasTensor, Sequential, tree
 
 from sigua import checks
 
@@ -62,6 +62,14 @@ class Output:
             return structure[index]
         return structure
 
+    @property
+    def name(self) -> Any:
+        return self.names[self.index]
+
+    def is_at(self, path: tuple[Any, ...]) -> bool:
+        """Return whether a path in the structure of predictions leads here."""
+        return not path if self.lone else path[0] in (self.name, self.index)
+
     def put(self, structure: Any, part: Any) -> Any:
         """Return the structure with another part here."""
         if isinstance(structure, dict):
@@ -71,29 +79,15 @@ class Output:
             return parts if isinstance(structure, list) else tuple(parts)
         return part
 
-    def spread(self, weights: Any, part: Any, signed: bool) -> Any:
-        """Return sample weights in the structure of the predictions, with another part here.
+    def parts(self, structure: Any) -> list[Any]:
+        """Return each output's part of the sample weights."""
+        return [self.of("sample_weight", structure, i) for i in range(len(self.names))]
 
-        Args:
-            weights: the user's, for one output or for each.
-            part: what this output is weighed by.
-            signed: whether signs are marks, which no other output must see: Keras hands each the
-                same weights.
-        """
+    def packed(self, parts: list[Any]) -> Any:
+        """Return parts, one for each output, in the structure of the predictions."""
         if self.lone:
-            return part
-        every = range(len(self.names))
-        parts = [self.of("sample_weight", weights, i) if i != self.index else part for i in every]
-        if signed:
-            parts = [
-                item if i == self.index or item is None else _magnitude(item)
-                for i, item in enumerate(parts)
-            ]
+            return parts[0]
         return dict(zip(self.names, parts, strict=True)) if self.mapping else parts
-
-
-def _magnitude(weights: Any) -> Any:
-    return ops.abs(ops.convert_to_tensor(weights, dtype="float32"))
 
 
 def predicted(model: Any) -> Any:

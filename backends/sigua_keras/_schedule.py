@@ -46,39 +46,63 @@ class Shares:
 
     Args:
         method: whose schedules are followed.
+
+    Attributes:
+        written: whether numbers were written since a compiled step took them.
     """
 
     def __init__(self, method: Method) -> None:
         self.method = method
         self.good, self.bad = Share("sigua_good"), Share("sigua_bad")
         # Not `add_variable`: what is assigned to those is divided by the number of replicas.
-        self.good.numbers = [_variable(i, value) for i, value in enumerate(method.at(0))]
+        self._values = method.at(0)
+        self.good.numbers = [_variable(i, value) for i, value in enumerate(self._values)]
+        self.good.no_class = self.good.add_variable((), "zeros", name="no_class")
         by_class = reads(method.condition, "confidence")
         self.confidence = Confidence(self.good) if by_class else None
+        self.written = False
 
     @property
     def metrics(self) -> tuple[Share, Share]:
         return self.good, self.bad
 
-    def count(self, split: Split, size: Tensor) -> None:
+    def name_after(self, output: Any) -> None:
+        """Be told from the shares of another output by its name, as Keras's own metrics are."""
+        prefix = "" if output is None else f"{output}_"
+        self.good.name, self.bad.name = f"{prefix}sigua_good", f"{prefix}sigua_bad"
+
+    def count(self, split: Split, size: Tensor, classless: Tensor | None) -> None:
+        """Count who was good and bad among how many, and who had no class; None for nobody."""
         self.good.add(split.good, size)
         self.bad.add(split.bad, size)
+        if classless is not None:
+            self.good.no_class.assign_add(ops.cast(classless, "float32"))
+
+    def classless(self) -> int:
+        """Return how many labels were no class so far."""
+        return int(ops.convert_to_numpy(self.good.no_class))
 
     def set_epoch(self, epoch: float) -> None:
-        """Begin an epoch: write its numbers; nothing changes if a schedule's value is refused."""
+        """Write an epoch's numbers; nothing changes if a schedule's value is refused."""
         values = self.method.at(epoch)
         for variable, value in zip(self.good.numbers, values, strict=True):
             if isinstance(value, float) and "int" in variable.dtype:
                 came = f"{value!r} came at epoch {epoch:g} and an integer at epoch 0"
                 raise checks.refuse("condition", "numbers must keep their type", came, "use floats")
-        for variable, value in zip(self.good.numbers, values, strict=True):
-            variable.assign(value)
-        for metric in self.metrics:
-            metric.reset_state()
+        self._values = values
+        self.rewritten()
+        self.written = True
 
-    def forget(self, epoch: float) -> None:
-        """Begin an epoch of `fit`: at 0 a new training begins, with an empty class confidence."""
-        if epoch == 0 and self.confidence is not None:
+    def rewritten(self) -> list[keras.Variable]:
+        """Return the variables of the numbers, written anew: a step on JAX takes and drops them."""
+        for variable, value in zip(self.good.numbers, self._values, strict=True):
+            variable.assign(value)
+        self.written = False
+        return self.good.numbers
+
+    def forget(self) -> None:
+        """Empty the class confidence, for a new training begins."""
+        if self.confidence is not None:
             self.confidence.clear()
 
     def seen(self) -> Any:
@@ -86,7 +110,7 @@ class Shares:
         return None if self.confidence is None else self.confidence.get()
 
     def go_on(self, seen: Any) -> None:
-        """Take over what `seen` returned; None changes nothing."""
+        """Take over what `seen` returned."""
         if self.confidence is not None:
             self.confidence.set(seen)
 

@@ -11,16 +11,19 @@ from sigua import Method, checks, conditions
 from sigua_keras import _check
 from sigua_keras._batch import Batch, ClassBatch, signed_weights
 from sigua_keras._correct import Correction
-from sigua_keras._margins import Confidence, Margins
+from sigua_keras._labels import holds_several, is_several, without_class
+from sigua_keras._margins import Confidence, Margins, require_classes
 from sigua_keras._measure import (
     Loss,
     Tensor,
     is_alias,
     is_cross_entropy,
     label_index,
+    mask_of,
     num_classes,
     per_example,
     resolve,
+    taken_mask,
 )
 
 
@@ -38,17 +41,40 @@ class Ranking(NamedTuple):
             plain = is_alias(loss) or is_cross_entropy(keras.losses.get(loss), y_pred)
             method.require_cross_entropy(name, plain, repr(loss), "use cross-entropy")
 
+    def needs_class(self, method: Method) -> bool:
+        """Return whether each example must have one class, whatever its loss is."""
+        of_margins = conditions.reads(method.condition, "margins")
+        return self.per_class or method.T is not None or of_margins
+
+    def require_class(self, method: Method, loss: Loss, y_pred: Tensor) -> None:
+        """Raise ValueError if examples have several labels each where one class is needed."""
+        if conditions.reads(method.condition, "margins"):
+            require_classes(loss, y_pred.shape[-1])
+        if not self.needs_class(method) or is_alias(loss):
+            return
+        if is_several(keras.losses.get(loss), y_pred):
+            name = "per_class" if self.per_class else "method" if method.T is None else "T"
+            raise ValueError(
+                f"{name}: must have one class per example, got "
+                f"{loss!r} for predictions {tuple(y_pred.shape)}, a label each; try "
+                "'categorical_crossentropy', or one output per label"
+            )
+
 
 class Weighed(NamedTuple):
     """A mini-batch, measured and decided."""
 
     losses: Tensor
     """(n,) what is optimised per example, with gradient."""
+    labels: Tensor
+    """The labels; where one was no class, some class."""
     split: Any
     weights: Tensor
     """(n,) float32: signed, times the user's own."""
     size: Tensor
     """How many examples take part."""
+    classless: Tensor | None
+    """How many do not because their label is no class; None if any label will do."""
 
 
 def weigh(
@@ -60,6 +86,7 @@ def weigh(
     y_pred: Tensor,
     sample_weight: Tensor | None,
     ranking: Ranking,
+    reduction: str | None,
     confidence: Confidence | None = None,
 ) -> Weighed:
     """Measure, decide and weigh one mini-batch.
@@ -71,24 +98,30 @@ def weigh(
         loss: a loss object or function of Keras.
         y_true: labels.
         y_pred: predictions, (n, k) or (n, 1).
-        sample_weight: (n,) or (n, 1); scales but does not rank, and 0 takes no rank. For `Known`
-            and a condition of your own, the sign says who is trusted; else a negative one is NaN.
+        sample_weight: (n,) or (n, 1); scales but does not rank, and 0 takes no rank. For a
+            condition that reads `trusted` the sign is the mark; else a negative one is NaN.
         ranking: among whom, and by what.
+        reduction: of the loss.
         confidence: what margins by class divide by, which then counts this mini-batch.
     """
     ranking.require_fit(method, loss, y_pred)
+    ranking.require_class(method, loss, y_pred)
+    one_class = ranking.needs_class(method)
+    y_true, known = without_class(loss, y_true, y_pred, one_class)
     losses, class_sums = correction(loss, y_true, y_pred)
-    takes_part = ops.ones_like(losses, dtype="bool")
-    ignored = getattr(loss, "ignore_class", None)
-    if ignored is not None:
-        takes_part = label_index(y_true, y_pred) != ignored
     weight, trusted = _weight_and_mark(method, sample_weight)
-    if weight is not None:
-        takes_part = takes_part & (weight != 0)
+    mask = _both(mask_of(y_pred), taken_mask(losses))
+    asked = _both(mask, None if weight is None else weight != 0)
+    takes_part = _both(asked, known)
+    if takes_part is None:
+        takes_part = ops.ones_like(losses, dtype="bool")
+    size = _count(takes_part)
+    classless = None
+    if known is not None:
+        classless = (ops.shape(losses)[0] if asked is None else _count(asked)) - size
     ranked = losses
     if ranking.rank_by is not None:
         ranked = per_example(resolve(ranking.rank_by, y_true, y_pred), y_true, y_pred)
-    size = ops.sum(ops.cast(takes_part, "int32"))
     margins = None
     if conditions.reads(method.condition, "margins"):
         margins = Margins(loss, y_true, y_pred, takes_part, confidence)
@@ -103,7 +136,31 @@ def weigh(
     if margins is not None and confidence is not None:
         confidence.update(margins.sums())
     signed = signed_weights(split, numbers[0], size, method.separate)
-    return Weighed(losses, split, signed if weight is None else signed * weight, size)
+    several = holds_several(y_true, y_pred) if one_class else None
+    if several is not None:  # inside a trace nobody can be told, but NaN is seen
+        signed = ops.where(several & takes_part, float("nan"), signed)
+    if weight is not None:
+        signed = signed * weight
+    if mask is not None:
+        signed = signed * _scale(mask, reduction)
+    return Weighed(losses, y_true, split, signed, size, classless)
+
+
+def _count(mask: Tensor) -> Tensor:
+    return ops.sum(ops.cast(mask, "int32"))
+
+
+def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _scale(mask: Tensor, reduction: str | None) -> Tensor:
+    """Return what makes a mean over all examples one over those of the mask, as Keras does."""
+    if reduction not in ("mean", "sum_over_batch_size"):
+        return 1.0
+    return ops.divide_no_nan(ops.cast(ops.shape(mask)[0], "float32"), _count(mask))
 
 
 def _weight_and_mark(method: Method, sample_weight: Any) -> tuple[Tensor | None, Tensor | None]:

@@ -11,6 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import Method, checks, label_losses, label_margins, reference
 from sigua.diagnostics import masks_to_count, report
+from sigua_keras._outputs import Output
+
+TOLERANCE = 0.02
+"""How far from 1 a row may sum that half precision rounded."""
 
 
 class LabelWatch(keras.callbacks.Callback):
@@ -29,14 +33,15 @@ class LabelWatch(keras.callbacks.Callback):
 
     Args:
         x: what `model.predict` takes, n examples, in the order of `y`.
-        y: the labels as given, integers in [0, k), shape (n,).
+        y: the labels as given, integers in [0, k), shape (n,); 0 and 1 for one sigmoid unit.
         intact: bool, (n,): whose label is right, if that is known.
-        method: whose selection is judged; needs `intact`.
+        method: whose selection is judged; needs `intact`. Not `Known`, whose is given.
         from_logits: whether the model predicts logits, as for Keras's losses.
         batch_size: of the pass, and of the selection; that of `fit` makes them alike.
+        output: which output `y` belongs to, if the model has several: its name, or its index.
 
     Raises:
-        ValueError: labels or a mask that are none, or of different lengths. After the first epoch:
+        ValueError: labels or a mask that are none, or of different lengths. When training begins:
             predictions that do not fit, or that are no probabilities.
     """
 
@@ -49,8 +54,10 @@ class LabelWatch(keras.callbacks.Callback):
         method: Method | None = None,
         from_logits: bool = False,
         batch_size: int = 32,
+        output: str | int | None = None,
     ) -> None:
         super().__init__()
+        self.output = output
         self.x, self.from_logits, self.method = x, from_logits, method
         self.batch_size = checks.whole("batch_size", batch_size, 1, "32 is Keras's own")
         self.y = checks.labels("y", y, np.iinfo(np.int64).max)
@@ -60,6 +67,11 @@ class LabelWatch(keras.callbacks.Callback):
         elif method is not None:
             advice = "pass intact=clean == y, or leave method out"
             raise checks.refuse("intact", "a selection is judged by it", "none came", advice)
+        if method is not None and "trusted" in getattr(method.condition, "reads", ()):
+            raise ValueError(
+                f"method: must choose by losses, got {method!r}, whose good and bad are given; try "
+                "leaving it out"
+            )
         self._losses: list[NDArray[np.float32]] = []
         self._margins: list[NDArray[np.float32]] = []
 
@@ -73,10 +85,32 @@ class LabelWatch(keras.callbacks.Callback):
         """Probabilities of the label less the largest other, (epochs, n), float32."""
         return np.array(self._margins)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        p = np.asarray(self.model.predict(self.x, batch_size=self.batch_size, verbose=0))
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Refuse what the passes would refuse after the first epoch, by a look at a mini-batch."""
+        given = keras.tree.flatten(self.x)[0]
+        if hasattr(given, "shape"):
+            checks.same_length("x", given, "y", self.y)
+        p = self._probabilities(steps=1)
+        label_losses(p, self.y[: len(p)])
+        checks.labels("y", self.y, p.shape[1])
+        if self.method is not None:
+            self.method.require_classes(p.shape[1], "predictions")
+
+    def _probabilities(self, steps: int | None = None) -> NDArray[np.float64]:
+        """Return what the model predicts, (n, k), of the first mini-batches or of all."""
+        options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
+        y_pred = self.model.predict(self.x, **options)
+        output = Output(self.output, y_pred, getattr(self.model, "output_names", None))
+        p = np.asarray(output.of("y_pred", y_pred)).astype(np.float64)
+        if p.ndim == 2 and p.shape[1] == 1:  # one sigmoid unit
+            p = np.concatenate([0 * p if self.from_logits else 1 - p, p], axis=1)
         if self.from_logits:
-            p = np.exp(reference.log_softmax(p))
+            return np.asarray(np.exp(reference.log_softmax(p)))
+        sums = p.sum(axis=-1, keepdims=True)
+        return np.asarray(np.where(np.abs(sums - 1) <= TOLERANCE, p / sums, p))
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        p = self._probabilities()
         self._losses.append(label_losses(p, self.y).astype(np.float32))
         self._margins.append(label_margins(p, self.y).astype(np.float32))
         right = p.argmax(axis=1) == self.y

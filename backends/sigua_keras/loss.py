@@ -20,7 +20,8 @@ class SIGUALoss(keras.losses.Loss):
 
     For `compile`, and for loops of your own around `tf.GradientTape`, `jax.grad` or `backward()`.
     A loss does not know whether it is training: compiled, it is the validation loss, too. The
-    callback `SIGUA` leaves that alone, and takes every method.
+    callback `SIGUA` leaves that alone, and takes every method. Who takes no part because of a
+    label, a weight or a mask is as for `SIGUA`.
 
     Args:
         method: what to train with; without a schedule.
@@ -87,8 +88,8 @@ class SIGUALoss(keras.losses.Loss):
         y_true = _measure.squeeze_labels(keras.ops.convert_to_tensor(y_true), y_pred)
         loss = _measure.resolve(self.loss, y_true, y_pred)
         numbers = self.method.at(0)
-        measured = loss, y_true, y_pred, sample_weight
-        done = weigh(self.method, self._correction, numbers, *measured, self._ranking)
+        measured = loss, y_true, y_pred, sample_weight, self._ranking, self.reduction
+        done = weigh(self.method, self._correction, numbers, *measured)
         return super().__call__(done.losses, done.losses, sample_weight=done.weights)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

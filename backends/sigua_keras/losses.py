@@ -5,8 +5,8 @@
 
 Labels are integers, (n,) or (n, 1), or rows of class probabilities, (n, k), such as one-hot ones;
 predictions are (n, k), or (n, 1) for one sigmoid unit. Values are float32, one per example before
-the reduction. `sigua.losses` is the spec. Keras itself has `BinaryFocalCrossentropy`, and for
-one-hot labels `CategoricalFocalCrossentropy` and `Huber`.
+the reduction, and 0 for a label that is no class. `sigua.losses` is the spec. Keras itself has
+`BinaryFocalCrossentropy`, and for one-hot labels `CategoricalFocalCrossentropy` and `Huber`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import keras
 from keras import ops
 
 from sigua import checks
+from sigua_keras._labels import without_class
 from sigua_keras._measure import Tensor, is_dense, log_probabilities
 
 __all__ = ["Bootstrapping", "GeneralizedCrossEntropy", "LogSum", "SymmetricCrossEntropy"]
@@ -29,11 +30,18 @@ register = keras.saving.register_keras_serializable(package="sigua")
 class _OnLabels(keras.losses.Loss):
     """A loss with parameters of its own, which are attributes and part of its config."""
 
+    of_classes = True
+
     def __init__(self, name: str, reduction: str | None, **parameters: Any) -> None:
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self._parameters = parameters
         for parameter, value in parameters.items():
             setattr(self, parameter, value)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        y_true, known = without_class(self, y_true, y_pred, one_class=False)
+        losses = self.values(y_true, y_pred)
+        return losses if known is None else ops.where(known, losses, 0.0)
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | self._parameters
@@ -66,7 +74,7 @@ class GeneralizedCrossEntropy(_OnLabels):
         q = checks.number("q", q, 0, 1, "0.7 is the paper's")
         super().__init__(name, reduction, q=q, from_logits=from_logits)
 
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         y, log_p = _labels_and_log_p(y_true, y_pred, self.from_logits)
         return _expected(y, -ops.expm1(self.q * log_p) / self.q if self.q else -log_p)
 
@@ -106,7 +114,7 @@ class SymmetricCrossEntropy(_OnLabels):
         parameters = {"alpha": alpha, "beta": beta, "log_zero": log_zero}
         super().__init__(name, reduction, **parameters, from_logits=from_logits)
 
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         y, log_p = _labels_and_log_p(y_true, y_pred, self.from_logits)
         log_y = ops.maximum(ops.log(ops.maximum(y, 1e-37)), self.log_zero)
         reverse = -ops.sum(ops.exp(log_p) * log_y, axis=-1)
@@ -145,7 +153,7 @@ class Bootstrapping(_OnLabels):
         beta = checks.number("beta", beta, 0, 1, "0.95 for soft and 0.8 for hard are the paper's")
         super().__init__(name, reduction, beta=beta, hard=hard, from_logits=from_logits)
 
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         y, log_p = _labels_and_log_p(y_true, y_pred, self.from_logits)
         if self.hard:
             own = -ops.max(log_p, axis=-1)
@@ -183,7 +191,7 @@ class LogSum(_OnLabels):
             raise checks.refuse("epsilon", "must be above 0", "0 came", "0.1 is the default")
         super().__init__(name, reduction, epsilon=epsilon)
 
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         y_pred = ops.convert_to_tensor(y_pred, dtype="float32")
         y = _label_rows(y_true, y_pred)
         y = y[..., 1:] if y_pred.shape[-1] == 1 else y

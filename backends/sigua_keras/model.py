@@ -8,10 +8,12 @@ import keras
 import numpy as np
 
 from sigua import Method, checks
-from sigua_keras import _check
-from sigua_keras._attach import carried, evaluating, require_tracked, strategy_scope, track
-from sigua_keras._objective import Objective
+from sigua_keras import _check, _clock
+from sigua_keras._attach import strategy_scope
+from sigua_keras._metrics import evaluating, require_tracked, track, without_shares
+from sigua_keras._objective import Objective, total_loss
 from sigua_keras._select import Ranking
+from sigua_keras._step import carried, guarded
 
 
 @keras.saving.register_keras_serializable(package="sigua")
@@ -19,23 +21,29 @@ class SIGUAModel(keras.Model):
     """Trains the model inside with a `sigua` method, whatever asks it to train.
 
     It predicts and evaluates as the model inside does. `fit` follows the method's schedules by
-    itself; for `train_on_batch` say `set_epoch`. A `train_step` of your own in a subclass works as
-    long as it calls `self.compute_loss`. Method, epoch and class confidence are saved with it.
+    itself, from the epoch that was said by `set_epoch` or after the last one, loaded or not, unless
+    `initial_epoch` says another; for `train_on_batch` say `set_epoch`. A `train_step` of your own
+    in a subclass works as long as it calls `self.compute_loss`. Method, epoch and class confidence
+    are saved with the model.
 
-    What `SIGUA` says about outputs, losses, weights and logs holds here as well.
+    What `SIGUA` says about losses, labels, weights and logs holds here as well. It is for one
+    output; where several are noisy, give each a `SIGUA`.
 
     Args:
         model: the model to train; built or not.
         method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
         output: which output it is for, as for `SIGUA`.
-        loss: what measures an example, as for `compile`; by default the compiled loss.
+        loss: what training optimises, as for `SIGUA`; by default the compiled loss.
         per_class: select among the examples of each label apart, as for `SIGUA`.
         rank_by: the loss that decides, as for `SIGUA`.
+        steps_per_epoch: count the epoch in training steps, as for `SIGUA`.
         **kwargs: of `keras.Model`.
 
     Raises:
         ValueError: as for `SIGUA`; `model` is none of Keras, or is a SIGUAModel already.
     """
+
+    train_function: Any
 
     def __init__(
         self,
@@ -45,6 +53,7 @@ class SIGUAModel(keras.Model):
         loss: Any = None,
         per_class: bool = False,
         rank_by: Any = None,
+        steps_per_epoch: int | None = None,
         **kwargs: Any,
     ) -> None:
         Method.require(method)
@@ -53,13 +62,13 @@ class SIGUAModel(keras.Model):
             came = f"a {type(model).__name__} came"
             advice = "give a keras.Model that trains plainly"
             raise checks.refuse("model", "must be a plain model of Keras", came, advice)
+        steps_per_epoch = _clock.steps_per_epoch(steps_per_epoch)
         super().__init__(**kwargs)
         self.model = model
         self.method = method
-        self._sigua = Objective(method, output, loss, Ranking(per_class, rank_by))
-        self._epoch = 0.0
-        track(self, self._sigua)
-        self.__dict__["train_step"] = carried(self, self._sigua, self.train_step)
+        ranking = Ranking(per_class, rank_by)
+        self._sigua = Objective(method, output, loss, ranking, steps_per_epoch)
+        track(self, [self._sigua])
 
     @property
     def output_names(self) -> Any:
@@ -68,19 +77,18 @@ class SIGUAModel(keras.Model):
     @property
     def epoch(self) -> float:
         """The epoch whose numbers training reads."""
-        return self._epoch
+        return self._sigua.clock.epoch
 
     def set_epoch(self, epoch: float) -> None:
         """Say which epoch begins; it counts from 0 and may be fractional.
 
         Raises:
-            ValueError: `epoch` is negative, or a schedule left its range.
+            ValueError: `epoch` is negative, a schedule left its range, or steps are counted.
         """
-        self._sigua.shares.set_epoch(epoch)
-        self._epoch = float(epoch)
+        self._sigua.clock.tell(epoch)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        return self.model(inputs)  # Keras hands `training` down by itself
+        return self.model(inputs, training=training)
 
     def compute_loss(
         self,
@@ -90,15 +98,19 @@ class SIGUAModel(keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        plain = super().compute_loss
-        return self._sigua(self, plain, x, y, y_pred, sample_weight, training)
+        given = x, y, y_pred, sample_weight, training
+        return total_loss([self._sigua], self, super().compute_loss, *given)
 
     def make_train_function(self, force: bool = False) -> Any:
-        if force or self.train_function is None:
-            with strategy_scope(self):
-                self._sigua.check(self, self.model)
-            require_tracked(self, self._sigua)
-        return super().make_train_function(force=force)
+        if self.train_function is not None and not force:
+            return
+        with strategy_scope(self):
+            self._sigua.check(self, self.model)
+        require_tracked(self, self._sigua)
+        self.__dict__.pop("train_step", None)
+        self.__dict__["train_step"] = carried(self, [self._sigua], self.train_step)
+        super().make_train_function(force=True)
+        self.train_function = guarded(self, [self._sigua], self.train_function)
 
     def fit(
         self,
@@ -110,32 +122,44 @@ class SIGUAModel(keras.Model):
         callbacks: Any = None,
         **kwargs: Any,
     ) -> Any:
-        if isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks.append(Epochs())
-        else:
-            callbacks = [*keras.tree.flatten(callbacks or []), Epochs()]
-        return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
+        epochs_told = _clock.Epochs()
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            callbacks = [epochs_told, *keras.tree.flatten(callbacks or [])]
+            return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
+        epochs_told.set_model(self)
+        epochs_told.set_params({"epochs": epochs} | (callbacks.params or {}))
+        callbacks.callbacks.insert(0, epochs_told)
+        try:
+            return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
+        finally:
+            callbacks.callbacks.remove(epochs_told)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        with evaluating(self, self._sigua):
+        with evaluating(self, [self._sigua]):
             return super().evaluate(*args, **kwargs)
 
     def test_on_batch(self, *args: Any, **kwargs: Any) -> Any:
-        with evaluating(self, self._sigua):
+        with evaluating(self, [self._sigua]):
             return super().test_on_batch(*args, **kwargs)
+
+    def _flatten_metrics_in_order(self, logs: Any) -> Any:
+        return super()._flatten_metrics_in_order(without_shares(logs, [self._sigua]))
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
-        store["sigua_epoch"] = np.float64(self._epoch)
-        seen = self._sigua.shares.seen()
+        clock, seen = self._sigua.clock, self._sigua.shares.seen()
+        store["sigua_epoch"] = np.float64(clock.epoch)
+        store["sigua_finished"] = np.float64(clock.finished)
         if seen is not None:
             store["sigua_confidence"] = seen
 
     def load_own_variables(self, store: Any) -> None:
-        ours = {"sigua_epoch", "sigua_confidence"}
+        ours = {"sigua_epoch", "sigua_finished", "sigua_confidence"}
         names = set(store.keys())
         super().load_own_variables({name: store[name] for name in names - ours})
-        self.set_epoch(float(np.asarray(store["sigua_epoch"])))
+        clock = self._sigua.clock
+        clock.set(float(np.asarray(store["sigua_epoch"])))
+        clock.finished = bool(np.asarray(store["sigua_finished"]))
         if "sigua_confidence" in names:
             self._sigua.shares.go_on(np.asarray(store["sigua_confidence"]))
 
@@ -150,6 +174,7 @@ class SIGUAModel(keras.Model):
             "loss": keras.saving.serialize_keras_object(self._sigua.loss),
             "per_class": self._sigua.ranking.per_class,
             "rank_by": keras.saving.serialize_keras_object(self._sigua.ranking.rank_by),
+            "steps_per_epoch": self._sigua.clock.steps_per_epoch,
         }
 
     @classmethod
@@ -160,14 +185,3 @@ class SIGUAModel(keras.Model):
             for name in ("model", "loss", "rank_by", "dtype")
         }
         return cls(**config | loaded | {"method": Method.from_dict(config["method"])})
-
-
-class Epochs(keras.callbacks.Callback):
-    """Tells a `SIGUAModel` which epoch begins."""
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.model.set_epoch(epoch)
-        self.model._sigua.shares.forget(epoch)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.model._sigua.end_epoch(epoch, logs)

@@ -8,7 +8,7 @@ from sigua import Method, SmallLoss
 from sigua_torch._schedule import EpochNumbers
 
 FORGOTTEN_AFTER = 1_000
-"""Training calls at epoch 0 after which the criterion asks whether set_epoch was forgotten."""
+"""Training calls at epoch 0, whoever set it, after which the criterion asks about set_epoch."""
 LARGE = 1000
 """Examples above which a mini-batch is not looked at."""
 USER = 6
@@ -57,7 +57,8 @@ class Advice:
         if self.numbers.epoch == 0:
             warnings.warn(
                 f"{FORGOTTEN_AFTER} training calls and still at epoch 0, where {self.method!r} "
-                "begins: call criterion.set_epoch(epoch) before each epoch, or pass "
+                "begins: call criterion.set_epoch(epoch) before each epoch, in a long one "
+                "set_epoch(epoch + step / len(loader)) before each step, or pass "
                 "steps_per_epoch=len(loader)",
                 stacklevel=USER,
             )

@@ -114,21 +114,24 @@ class GroupedBatch(HostBatch):
         return self._of(totals / self.groups.sums(counted.long()).clamp(min=1))
 
 
-def find_groups(per_class: bool, per_image: bool, logits: Tensor, target: Tensor) -> Groups | None:
+def find_groups(
+    per_class: bool, per_image: bool, logits: Tensor, target: Tensor, shape: torch.Size
+) -> Groups | None:
     """Return the groups that are judged apart; None for the mini-batch as a whole.
 
     Args:
         per_class: whether the examples of each label are.
         per_image: whether the examples of each entry of dimension 0 are.
         logits: (N, k, d1, ...).
-        target: class indices, (N, d1, ...), those that are ignored among them replaced.
+        target: class indices, (N, d1, ...), those that are ignored among them replaced; or floats.
+        shape: that of the losses, an example each.
 
     Raises:
         ValueError: `per_class` and class probabilities.
     """
     if not per_class and not per_image:
         return None
-    index, count = torch.zeros_like(target.reshape(-1)), 1
+    index, count = torch.zeros(shape.numel(), dtype=torch.int64, device=logits.device), 1
     if per_class:
         if not is_index(logits, target) or target.is_floating_point():
             advice = "leave it out, or give target.argmax(1); target.long() with a sigmoid"

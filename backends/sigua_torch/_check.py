@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from sigua import Known, Method, Split, checks
 from sigua.conditions import may_read_marks
+from sigua_torch._flat import is_visible
 from sigua_torch._measure import class_dim, is_index
 
 _PLAIN = "nn.CrossEntropyLoss(reduction='none')"
@@ -25,7 +27,7 @@ def options(
 ) -> None:
     """Refuse arguments of the constructor."""
     Method.require(method)
-    if not isinstance(ignore_index, int):
+    if not isinstance(ignore_index, Integral):
         came = f"{ignore_index!r} came"
         raise checks.refuse("ignore_index", "must be an int", came, "-100 is the default")
     if weight is not None:
@@ -88,14 +90,28 @@ def class_weights(weight: Any) -> None:
         raise checks.refuse("weight", rule, f"{weight.tolist()} came", "mend the entry")
 
 
-def items(value: Any) -> None:
-    """Refuse a denominator that is no positive number; what a tensor holds is not read."""
-    if value is None or isinstance(value, Tensor):
-        return
+def items(value: Any, target: Tensor, valid: Tensor | None, on_host: bool) -> None:
+    """Refuse a denominator that is no positive number; one on a device is not read.
+
+    It may be 0 where nobody takes part.
+    """
+    if isinstance(value, Tensor):
+        if not on_host or value.device.type != "cpu" or value.numel() != 1:
+            return
+        value = value.item()
     number = checks.number("num_items_in_batch", value, 0, float("inf"), "count the examples")
-    if number == 0:
+    if number == 0 and (target.numel() if valid is None else valid.any()):
         advice = "count the examples of all micro-batches"
         raise checks.refuse("num_items_in_batch", "must be positive", "0 came", advice)
+
+
+def device(own: torch.device, logits: Tensor) -> None:
+    """Refuse logits on another device than what the criterion keeps."""
+    if logits.device != own:
+        raise ValueError(
+            f"input: must be on the criterion's device, {own}, got {logits.device}; "
+            f"try criterion.to({str(logits.device)!r})"
+        )
 
 
 def _tensor(name: str, value: Any) -> None:
@@ -104,11 +120,21 @@ def _tensor(name: str, value: Any) -> None:
         raise checks.refuse(name, "must be a torch tensor", came, "use torch.as_tensor(...)")
 
 
-def batch(method: Method, logits: Tensor, target: Tensor, has_base: bool) -> None:
+def batch(method: Method, logits: Tensor, target: Tensor, base: Any) -> None:
     """Refuse logits and targets whose types, shapes or dtypes cannot belong together."""
     _tensor("input", logits)
     _tensor("target", target)
-    if has_base and method.T is None:
+    if logits.device != target.device:
+        raise ValueError(
+            f"target: must be on the input's device, {logits.device}, got {target.device}; "
+            f"try target.to({str(logits.device)!r})"
+        )
+    if base is not None and method.T is None:
+        if isinstance(base, (nn.BCEWithLogitsLoss, nn.BCELoss)) and not target.is_floating_point():
+            raise ValueError(
+                f"target: must be float for {type(base).__name__}, from 0 to 1, "
+                f"got {target.dtype}; try target.float()"
+            )
         return
     shapes = f"input {tuple(logits.shape)} and target {tuple(target.shape)} came"
     if logits.ndim == 0 or not logits.is_floating_point():
@@ -116,14 +142,17 @@ def batch(method: Method, logits: Tensor, target: Tensor, has_base: bool) -> Non
         came = f"shape {tuple(logits.shape)} of {logits.dtype} came"
         raise checks.refuse("input", rule, came, "give (N, classes)")
     dim = class_dim(logits)
-    if logits.shape[dim] == 1 and not has_base:
+    if logits.shape[dim] == 1 and base is None:
         advice = "for one logit per example pass base=nn.BCEWithLogitsLoss(reduction='none')"
         raise checks.refuse("input", "must have two classes or more", shapes, advice)
     without_classes = logits.shape[:dim] + logits.shape[dim + 1 :]
     if logits.shape == target.shape:
         if not target.is_floating_point():
             rule = "class indices must lack the class dimension"
-            raise checks.refuse("target", rule, shapes, "give (N,) indices, or float probabilities")
+            advice = "give (N,) indices, or float probabilities"
+            if logits.ndim > 1:
+                advice += "; several labels each need base=nn.BCEWithLogitsLoss(reduction='none')"
+            raise checks.refuse("target", rule, shapes, advice)
     elif target.shape != without_classes:
         rule = "must have the input's shape, or that without the class dimension"
         raise checks.refuse("target", rule, shapes, "compare the two shapes")
@@ -136,7 +165,9 @@ def batch(method: Method, logits: Tensor, target: Tensor, has_base: bool) -> Non
 def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
     """Refuse class indices outside [0, k) that are not ignored; reads the target."""
     outside = valid & ((target < 0) | (target >= num_classes))
-    if outside.any():
+    if torch.compiler.is_compiling():  # which raises on the device itself
+        torch._assert_async(~outside.any(), f"target: must lie in [0, {num_classes})")
+    elif outside.any():
         place = tuple(outside.nonzero()[0].tolist())
         where = ", ".join(map(str, place))
         came = f"target[{where}] is {target[place].item()}"
@@ -150,7 +181,9 @@ def probabilities(target: Tensor, dim: int) -> None:
     """Refuse class probabilities that are none; reads the target."""
     sums = target.sum(dim)
     wrong = ~((sums - 1).abs() <= 0.02) | (target < 0).any(dim)  # bfloat16 rounds that much
-    if wrong.any():
+    if torch.compiler.is_compiling():
+        torch._assert_async(~wrong.any(), "target: class probabilities must sum to 1, from 0 up")
+    elif wrong.any():
         place = tuple(wrong.nonzero()[0].tolist())
         where = f"target[{', '.join(map(str, place))}]" if place else "target"
         came = f"{where} sums to {sums[place].item():g} (least entry of all: {target.min():g})"
@@ -179,17 +212,50 @@ def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None
             raise checks.refuse("trusted", rule, came, "use mask.bool(), True for good")
 
 
+def call(loss: Any, logits: Tensor, target: Tensor) -> Any:
+    """Return what a loss of the user's returns; say so if it is the labels that it cannot take."""
+    try:
+        return loss(logits, target)
+    except (IndexError, RuntimeError):
+        if is_visible(logits) and is_index(logits, target) and not target.is_floating_point():
+            everyone = torch.ones_like(target, dtype=torch.bool)
+            labels(target, everyone, logits.shape[class_dim(logits)])
+        raise
+
+
 def per_example(
-    name: str, losses: Any, logits: Tensor, target: Tensor, shape: torch.Size | None = None
+    name: str, losses: Any, logits: Tensor, target: Tensor, like: Tensor | None
 ) -> None:
-    """Refuse what a loss of the user's returned if it is no loss per example, of a `shape`."""
+    """Refuse what a loss of the user's returned if it is no loss per example.
+
+    Args:
+        name: the argument that it was given as.
+        losses: what it returned.
+        logits: what it was called with.
+        target: what it was called with.
+        like: what it has to have the shape of; None for what the logits and the target allow.
+    """
     rule, advice = "must return a loss per example", "give it reduction='none'"
     if not isinstance(losses, Tensor):
         raise checks.refuse(name, rule, f"a {type(losses).__name__} came", "return a tensor")
     if losses.ndim == 0 and (logits.ndim > 1 or not is_index(logits, target)):
         raise checks.refuse(name, rule, "a scalar came", advice)
-    if shape is None and is_index(logits, target) and not target.is_floating_point():
-        shape = target.shape
-    if shape is not None and losses.shape != shape:
-        came = f"shape {tuple(losses.shape)} came for {tuple(shape)}"
-        raise checks.refuse(name, rule, came, "reduce over the classes alone")
+    shapes = [target.shape]
+    if like is not None:
+        shapes = [like.shape]
+    elif target.is_floating_point():
+        dim = class_dim(logits)
+        # The last is a loss per image; a column against a row would make them (N, N).
+        shapes += [logits.shape[:dim] + logits.shape[dim + 1 :], target.shape[:1]]
+    missing = name == "base" and target.is_floating_point()  # as valid entries say
+    if like is not None and missing and like.shape != losses.shape:
+        raise ValueError(
+            "ignore_index: must be left out where a base has not a loss for each entry of the "
+            f"target, got losses {tuple(losses.shape)} for {tuple(target.shape)}; try class indices"
+        )
+    if losses.shape not in shapes:
+        came = f"shape {tuple(losses.shape)} came for {tuple(shapes[0])}"
+        advice = "reduce over the classes alone"
+        if losses.numel() > target.numel():
+            advice = f"give it an input and a target of one shape, not {tuple(logits.shape)}"
+        raise checks.refuse(name, rule, came, advice)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +18,16 @@ from torch import Tensor, nn
 
 from sigua import Method, TransitionMatrix, checks
 from sigua.conditions import may_read_class_sums
+from sigua_torch import _check
+from sigua_torch._flat import is_visible
 from sigua_torch._measure import Measure, class_dim, is_index
-from sigua_torch._sparse import SparseRows, along, tables
+from sigua_torch._sparse import SparseRows, along, places, tables
 
 FEW_CLASSES = 100  # up to here copying whole rows costs less than operators saved
+INF = float("inf")
+TINY = torch.finfo(torch.float32).tiny
+SAFE = 1e-30
+"""Sums of probabilities above it have lost nothing to float32's smallest numbers."""
 
 
 class Correction(nn.Module):
@@ -34,6 +41,8 @@ class Correction(nn.Module):
     """T^-1 (backward) or log T' (forward), (k, k); None for symmetric noise, which needs none."""
     columns: Tensor | None
     """Where T is sparse, the column of each entry of `matrix`, int64; both are then (k, m)."""
+    places: Tensor | None
+    """Where a dense T has many zeros, the columns of log T' that have none, int64, (k, m)."""
     sums: Tensor | None
     """1'T^-1, (k,), where the condition asks for class sums."""
 
@@ -42,6 +51,7 @@ class Correction(nn.Module):
         checks.choice("correction", method.correction, ("none", "backward", "forward"))
         self.kind = method.correction
         self.T = method.T
+        self.has_zeros = False
         self._inverse: Tensor | None = None  # of symmetric noise with few classes, on the CPU
         self.asks_for_sums = self.kind == "backward" and may_read_class_sums(method.condition)
         self._make_tables(torch.float32, torch.device("cpu"))
@@ -56,16 +66,22 @@ class Correction(nn.Module):
         if measure.base is None and not measure.smoothing and is_index(logits, target):
             loss = -self._log_observed_at(logits, target, self.T)
             return loss if measure.weight is None else loss * measure.weight[target]
-        return measure.at_label(self._log_observed(logits, self.T), target)
+        return measure.of_probabilities(self._log_observed(logits, self.T), target)
 
     def losses_if_finite(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
-        """Return `losses` of everyday input, in fewer operators; NaN where one may be infinite."""
-        T, tabled = self.T, self.kind != "backward" or self.matrix is not None
-        if T is None or tabled or T.num_classes > FEW_CLASSES or logits.ndim != 2:
+        """Return `losses` of everyday input, in fewer operators; NaN or inf if one is infinite."""
+        T = self.T
+        if T is None or self.kind != "backward" or self.columns is not None:
             return self.losses(measure, logits, target)
-        if self._inverse is None or self._inverse.dtype != logits.dtype:
-            self._inverse = torch.tensor(T.inverse, dtype=logits.dtype)
-        return measure.combined(logits, _rows(self._inverse, logits, target))
+        if self.matrix is not None:
+            self._match(logits)
+            return measure.combined_if_finite(logits, _rows(self.matrix, logits, target))
+        if T.num_classes > FEW_CLASSES or logits.ndim != 2:
+            return self.losses(measure, logits, target)
+        inverse = self._inverse  # read once: another thread may have another precision
+        if inverse is None or inverse.dtype != logits.dtype:
+            self._inverse = inverse = torch.tensor(T.inverse, dtype=logits.dtype)
+        return measure.combined_if_finite(logits, _rows(inverse, logits, target))
 
     def class_sums(self, measure: Measure, logits: Tensor) -> Tensor | None:
         """Return 1'T^-1 l per example, the left-hand side of Eq. 11; None if nobody asks."""
@@ -84,10 +100,10 @@ class Correction(nn.Module):
         if matrix is None:
             own, everyone = T.inverse_pair
             loss, total = measure.at_label_and_total(logits, target)
-            # Where the label is impossible, inf - inf would be NaN; T^-1's diagonal decides.
-            limit = math.copysign(float("inf"), own + everyone)
             corrected = own * loss + (everyone * total if everyone else 0.0)
-            return corrected.masked_fill(loss.detach() == float("inf"), limit)
+            counted = total if everyone else loss
+            # An infinite loss says nothing, whatever its sign is in the sum.
+            return corrected.masked_fill(counted.detach() == INF, INF)
         if self.columns is not None:
             return _sparse_backward(measure, SparseRows(self.columns, matrix), logits, target)
         return measure.combined(logits, _rows(matrix, logits, target))
@@ -107,38 +123,61 @@ class Correction(nn.Module):
         return _logsumexp(log_p + _rows(self.matrix, logits, target), dim)
 
     def _log_observed(self, logits: Tensor, T: TransitionMatrix) -> Tensor:
-        """Return log(T'p), with the logits' shape; clamped at the smallest normal number."""
+        """Return log(T'p), with the logits' shape; -inf where no possible class leads there."""
         dim = class_dim(logits)
-        p = logits.softmax(dim)
-        if self.matrix is not None and self.columns is not None:
-            observed = SparseRows(self.columns, self.matrix.exp()).times(p, dim)
-        elif self.matrix is not None:
-            observed = _mix(p, self.matrix.exp().t())
-        else:
+        if self.matrix is None:
             on, off = T.entries
-            observed = (on - off) * p + off
-        return observed.clamp_min(torch.finfo(p.dtype).tiny).log()
+            if not off:
+                return logits.log_softmax(dim)
+            return ((on - off) * logits.softmax(dim) + off).clamp_min(TINY).log()
+        if self.columns is None and (not self.has_zeros or is_visible(logits)):
+            observed = _mix(logits.softmax(dim), self.matrix.exp().t())
+            if not self.has_zeros or (observed > SAFE).all():
+                return observed.log()
+        return self._log_sums(logits.log_softmax(dim), self.matrix, dim)
+
+    def _log_sums(self, log_p: Tensor, log_t: Tensor, dim: int) -> Tensor:
+        """Return log(T'p) where T has zeros, which may leave sums of small p alone."""
+        if self.columns is not None:
+            return _logsumexp(SparseRows(self.columns, log_t).log_terms(log_p, dim), 0)
+        if self.places is not None:
+            few = SparseRows(self.places, log_t.gather(1, self.places))
+            return _logsumexp(few.log_terms(log_p, dim), 0)
+        wide = torch.float32 if log_p.device.type == "mps" else torch.float64  # down to e^-708
+        observed = _mix(log_p.to(wide).exp(), log_t.to(wide).exp().t())
+        log_observed = (
+            observed.clamp_min(torch.finfo(wide).tiny).log().masked_fill(observed == 0, -INF)
+        )
+        return log_observed.to(log_p.dtype)
 
     def _make_tables(self, dtype: torch.dtype, device: torch.device) -> None:
-        def table(array: NDArray[np.float64] | None) -> Tensor | None:
-            return None if array is None else torch.tensor(array, dtype=dtype, device=device)
+        def table(array: NDArray[Any] | None) -> Tensor | None:
+            if array is None:
+                return None
+            exact = dtype if array.dtype.kind == "f" else torch.int64
+            return torch.tensor(array, dtype=exact, device=device)
 
-        columns = matrix = sums = None
+        columns = matrix = sums = filled = None
         if self.T is not None and self.T.flip_rate is None and self.kind != "none":
             columns, matrix = tables(self.T, self.kind)
+            if self.kind == "forward" and columns is None:
+                filled, self.has_zeros = places(matrix), bool(np.isneginf(matrix).any())
         if self.T is not None and self.asks_for_sums:
             sums = self.T.inverse_column_sums
-        where = None if columns is None else torch.tensor(columns, device=device)
-        self.register_buffer("columns", where, persistent=False)
-        self.register_buffer("matrix", table(matrix), persistent=False)
-        self.register_buffer("sums", table(sums), persistent=False)
+        # The one whose precision `_match` looks at comes last, for another thread may do so.
+        made = {"columns": table(columns), "places": table(filled)}
+        made |= {"sums": table(sums), "matrix": table(matrix)}
+        for name, value in made.items():
+            self.register_buffer(name, value, persistent=False)
 
     def _match(self, logits: Tensor) -> None:
         """Make the tables in the logits' precision, from the exact T, if they are in another."""
         table = self.matrix
         table = self.sums if table is None else table
-        if table is not None and table.dtype != logits.dtype:
-            self._make_tables(logits.dtype, logits.device)
+        if table is None or (table.dtype == logits.dtype and table.device == logits.device):
+            return
+        _check.device(table.device, logits)
+        self._make_tables(logits.dtype, logits.device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Correction:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
@@ -158,10 +197,9 @@ def _sparse_backward(
         return measure.combined(logits, inverse.transposed_times(target, dim))
     if measure.base is not None or measure.smoothing:
         return measure.combined(logits, inverse.dense(target, logits, dim))
-    losses = -logits.log_softmax(dim)
     if measure.weight is not None:
-        losses = losses * along(measure.weight, logits, dim)
-    return inverse.dot(losses, target, dim)
+        inverse = inverse._replace(values=inverse.values * measure.weight[inverse.columns])
+    return inverse.dot(-logits.log_softmax(dim), target, dim)
 
 
 def _rows(matrix: Tensor, logits: Tensor, target: Tensor) -> Tensor:

@@ -22,6 +22,24 @@ PRECISE = (torch.float32, torch.float64)
 SEARCH_UP_TO = 1024  # above, whole comparisons cost less than a search per value
 
 
+def is_transformed() -> bool:
+    """Return whether a transform of `torch.func` is at work, whose tensors have no memory."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
+def is_traced() -> bool:
+    """Return whether a tensor here has no value to look at: in a graph, or under `torch.vmap`."""
+    if torch.compiler.is_compiling() or not is_transformed():
+        return torch.compiler.is_compiling()
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    return any(each.key() == torch._C._functorch.TransformType.Vmap for each in stack)
+
+
+def is_visible(tensor: Tensor) -> bool:
+    """Return whether a value can be read without waiting for a device."""
+    return tensor.device.type == "cpu" and not is_traced()
+
+
 def is_everyday(logits: Any, target: Any) -> bool:
     """Return whether these are plain float logits and class indices in memory, one at least."""
     return (
@@ -49,7 +67,7 @@ class FlatRule:
     def __init__(self, method: Method, mean: bool) -> None:
         self.condition = method.condition
         self.mean = mean
-        self._key: tuple[Any, ...] = ()
+        self._made: tuple[Any, ...] = (None, None, None)
 
     @staticmethod
     def applies(method: Method) -> bool:
@@ -68,36 +86,35 @@ class FlatRule:
             losses: float, (n,), n > 0, without gradient.
             numbers: gamma and the condition's numbers.
 
-        Returns None if a loss is not finite, or if there is no memory to look at.
+        Returns None if a loss is not finite.
         """
-        try:
-            values: Array = losses.numpy()
-        except RuntimeError:  # inside a transform of torch.func
-            return None
-        if self._key != (len(values), values.dtype, numbers):
-            self._prepare(len(values), values.dtype, numbers)
+        values: Array = losses.numpy()
+        # Read and written as one, for another thread may have another batch size.
+        key, limits, table = self._made
+        if key != (len(values), values.dtype, numbers):
+            key, limits, table = self._made = self._make(len(values), values.dtype, numbers)
         if isinstance(self.condition, SmallLoss):
-            ordered = np.sort(values)
-            largest, limits = ordered[-1], ordered[self._places]
-        else:
-            largest, limits = losses.max().item(), self._limits
-        if not largest < INF:  # NaN is every maximum, and comes last in a sort
+            ordered = np.sort(values)  # which puts NaN last
+            limits, finite = ordered[limits], ordered[0] > -INF and ordered[-1] < INF
+        else:  # or too large to be squared
+            finite = torch.dot(losses, losses).item() < INF
+        if not finite:
             return None
         judged = -values if isinstance(self.condition, NonNegative) else values
         codes = _buckets(judged, limits)
-        return torch.from_numpy(self._table[codes]), codes
+        return torch.from_numpy(table[codes]), codes
 
-    def _prepare(self, n: int, dtype: Any, numbers: tuple[Any, ...]) -> None:
+    def _make(self, n: int, dtype: Any, numbers: tuple[Any, ...]) -> tuple[Any, Array, Array]:
+        """Return what it is made for, the limits (or their ranks), and the weight of each code."""
         gamma, *rates = numbers
         if isinstance(self.condition, SmallLoss):
-            counts = self.condition.counts(n, *rates)
-            self._places = np.minimum(counts, n) - 1
+            limits = np.minimum(self.condition.counts(n, *rates), n) - 1
         else:  # everything is good; or good is -loss <= 0
             limit = 0.0 if isinstance(self.condition, NonNegative) else INF
-            self._limits = np.array([limit, INF], dtype)
+            limits = np.array([limit, INF], dtype)
         scale = 1 / n if self.mean else 1.0
-        self._table = np.array([scale, -gamma * scale, 0.0], dtype)
-        self._key = (n, dtype, numbers)
+        table = np.array([scale, -gamma * scale, 0.0], dtype)
+        return (n, dtype, numbers), limits, table
 
 
 def _buckets(values: Array, limits: Array) -> Array:

@@ -12,6 +12,7 @@ from sigua import Agreement, Method, confidence
 from sigua_torch._correct import FEW_CLASSES
 from sigua_torch._flat import Array
 from sigua_torch._margins import Confidence
+from sigua_torch._schedule import is_repeated
 
 INF = float("inf")
 
@@ -44,24 +45,21 @@ class FlatAgreement:
             logits: float, (n, k).
             target: class indices, (n,).
 
-        Returns None if a loss is not finite, if classes are not those before, or if there is no
-        memory to look at.
+        Returns None if a loss is not finite, or if it is to be refused.
         """
-        if self.state is not None and not self.state.fits(logits):
+        if self.state is not None and (is_repeated() or not self.state.fits(logits)):
             return None
-        try:
-            values, x, labels = losses.numpy(), logits.detach().numpy(), target.numpy()
-        except RuntimeError:  # inside a transform of torch.func
-            return None
+        values, x, labels = losses.numpy(), logits.detach().numpy(), target.numpy()
         if not values.max() < INF:  # NaN is every maximum
             return None
         n, k = x.shape
-        if n != len(self._each):
-            self._each = np.arange(n)
+        each = self._each  # read once, for another thread may have another batch size
+        if n != len(each):
+            self._each = each = np.arange(n)
         gamma, threshold = numbers
         # NumPy goes along the longer axis several times as fast.
         few = k <= FEW_CLASSES
-        place = labels * n + self._each if few else self._each * k + labels
+        place = labels * n + each if few else each * k + labels
         agrees = _agrees(self._scores(x, few), place, threshold, axis=0 if few else 1)
         if self.state is not None:
             self._count(values, labels, k)

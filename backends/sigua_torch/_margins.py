@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from sigua import confidence
 from sigua_torch._measure import class_dim, is_index
 from sigua_torch._pool import Pool
+from sigua_torch._schedule import is_repeated
 from sigua_torch._sparse import along
 
 
@@ -72,7 +73,12 @@ class Confidence(nn.Module):
         return self.state is None or self.state.shape[1] == logits.shape[class_dim(logits)]
 
     def check(self, logits: Tensor) -> None:
-        """Raise ValueError if there are other classes than before."""
+        """Raise ValueError if there are other classes than before, or the same mini-batch again."""
+        if is_repeated():
+            raise ValueError(
+                "torch.utils.checkpoint: must not repeat a criterion whose class confidence moves "
+                "with each call, got one in the backward pass; try a checkpoint of the model alone"
+            )
         if self.state is not None and not self.fits(logits):
             raise ValueError(
                 f"input: must have {self.state.shape[1]} classes, whose confidence the criterion "

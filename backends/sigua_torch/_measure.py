@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sigua_torch._sparse import along
+from sigua_torch._flat import is_visible
+from sigua_torch._sparse import along, settled
 
 Base = Callable[[Tensor, Tensor], Tensor]
 
@@ -50,15 +51,50 @@ class Measure(NamedTuple):
         )
 
     def combined(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """Return sum_j rows_j * loss(logits, j), for rows of the logits' shape and either sign."""
+        """Return sum_j rows_j * loss(logits, j), for rows of the logits' shape and either sign.
+
+        It is +inf, which says nothing, where an infinite loss has a coefficient other than 0.
+        """
         dim = class_dim(logits)
+        if self.base is None and is_visible(logits):
+            losses = self.combined_if_finite(logits, rows)
+            if is_finite(losses):
+                return losses
+        rows = self._smoothed(rows, dim)
         if self.base is not None:
-            return (rows * self._every_class(logits, self.base)).sum(dim)
-        if self.smoothing:
-            # The smoothed loss against class j holds a share of every class's loss.
-            share = self.smoothing * rows.mean(dim, keepdim=True)
-            rows = (1 - self.smoothing) * rows + share
-        return F.cross_entropy(logits, rows.to(logits.dtype), self.weight, reduction="none")
+            return settled(self._every_class(logits, self.base), rows, dim)
+        return settled(-logits.log_softmax(dim), self._weighted(rows, dim), dim)
+
+    def combined_if_finite(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Return `combined` of cross-entropies, in fewer operators; inf or NaN if one is inf."""
+        rows = self._smoothed(rows, class_dim(logits)).to(logits.dtype)
+        return F.cross_entropy(logits, rows, self.weight, reduction="none")
+
+    def of_probabilities(self, log_p: Tensor, target: Tensor) -> Tensor:
+        """Return `at_label` of logits that are log-probabilities, and may be -inf.
+
+        A class of which the target has nothing drops out, and is not 0 * inf.
+        """
+        if self.base is not None:
+            return self.base(log_p, target)
+        if is_visible(log_p):
+            losses = self.at_label(log_p, target)
+            if is_finite(losses):
+                return losses
+        dim = class_dim(log_p)
+        if is_index(log_p, target):
+            target = torch.zeros_like(log_p).scatter(dim, target.unsqueeze(dim), 1.0)
+        rows = self._smoothed(target.to(log_p.dtype), dim)
+        return settled(-log_p, self._weighted(rows, dim), dim)
+
+    def _smoothed(self, rows: Tensor, dim: int) -> Tensor:
+        if not self.smoothing:
+            return rows
+        # The smoothed loss against class j holds a share of every class's loss.
+        return (1 - self.smoothing) * rows + self.smoothing * rows.mean(dim, keepdim=True)
+
+    def _weighted(self, rows: Tensor, dim: int) -> Tensor:
+        return rows if self.weight is None else rows * along(self.weight, rows, dim)
 
     def at_label_and_total(self, logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss at the label and the sum of the losses against every class."""
@@ -67,7 +103,10 @@ class Measure(NamedTuple):
             total = self._every_class(logits, self.base).sum(dim)
             return self.at_label(logits, target), total
         log_p = logits.log_softmax(dim)
-        weighted = log_p if self.weight is None else log_p * along(self.weight, logits, dim)
+        weighted = log_p
+        if self.weight is not None:
+            weight = along(self.weight, logits, dim)
+            weighted = (log_p * weight).masked_fill(weight == 0, 0.0)
         total = -weighted.sum(dim)
         if is_index(logits, target):
             loss = -weighted.gather(dim, target.unsqueeze(dim)).squeeze(dim)
@@ -82,3 +121,9 @@ class Measure(NamedTuple):
         template = logits.select(dim, 0).long()
         classes = range(logits.shape[dim])
         return torch.stack([base(logits, torch.full_like(template, j)) for j in classes], dim)
+
+
+def is_finite(losses: Tensor) -> bool:
+    """Return whether no loss is infinite or NaN, or too large to be squared; reads it."""
+    flat = losses.detach().reshape(-1)
+    return bool(torch.dot(flat, flat).item() < float("inf"))

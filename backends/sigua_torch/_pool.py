@@ -23,6 +23,9 @@ class Pool:
         group: the process group; None for the default one.
         largest: an upper bound of the examples in a process. With it a step is one collective and
             waits for nothing on the host; without it the sizes are exchanged, and read, first.
+
+    Copies of a criterion share its pool. One with a group of its own cannot be pickled, as no
+    process group can.
     """
 
     def __init__(self, group: Any = None, largest: int | None = None) -> None:
@@ -31,12 +34,27 @@ class Pool:
             largest = checks.whole("largest", largest, 1, "give the largest local batch")
         self.largest = largest
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Pool:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.group is not None:
+            raise ValueError(
+                "sync: must be True or Pool(largest=...) to be pickled, got a process group, which "
+                "is of this process alone; try saving criterion.state_dict()"
+            )
+        return self.__dict__
+
     @property
     def processes(self) -> int:
         return dist.get_world_size(self.group)
 
     def gather(self, *columns: Tensor) -> list[Tensor]:
-        """Return each column, (n,), as the whole group's, (processes * largest,), padded with 0."""
+        """Return each column, (n,), as the whole group's, (processes * largest,), padded with 0.
+
+        Raises:
+            ValueError: n is larger than `largest`.
+        """
         table = torch.stack([column.to(columns[0].dtype) for column in columns])
         largest = self._largest(table)
         padded = torch.nn.functional.pad(table, (0, largest - table.shape[1])).contiguous()
@@ -58,6 +76,11 @@ class Pool:
 
     def _largest(self, table: Tensor) -> int:
         n = table.shape[1]
+        if self.largest is not None and n > self.largest:
+            raise ValueError(
+                f"largest: must be the most examples that any process has, got {self.largest} for "
+                f"a mini-batch of {n}; try Pool(largest={n})"
+            )
         if self.largest is None:
             size = torch.tensor([n], device=table.device)
             sizes = size.new_empty(self.processes)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -32,6 +35,8 @@ class EpochNumbers(nn.Module):
         self.method = method
         self.steps_per_epoch = steps_per_epoch
         self._epoch = 0.0
+        self._asked = False
+        self._repeated = -1, 0  # the last backward pass that did, and how many calls
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
         self._fill(torch.float32)
 
@@ -49,18 +54,35 @@ class EpochNumbers(nn.Module):
             table.fill_(number)
 
     def advance(self) -> None:
-        """Count a step."""
-        if self.steps_per_epoch is not None:
+        """Count a step, but not a second time where a checkpoint repeats it."""
+        if self.steps_per_epoch is None:
+            return
+        if is_repeated():
+            self._repeated = torch._C._current_graph_task_id(), self._steps_back()
+        else:
             self.step.add_(1)
 
     def now(self, on_host: bool) -> tuple[Any, ...]:
-        """Return the current numbers, as Python numbers or as 0-d tensors on the device."""
+        """Return the current numbers, as Python numbers or as 0-d tensors on the device.
+
+        Raises:
+            ValueError: steps are counted, and LBFGS repeats them.
+        """
         if self.steps_per_epoch is None:
             return self._on_host if on_host else tuple(table[0] for table in self._tables())
+        step = (self.step - self._steps_back()).clamp(min=0) if is_repeated() else self.step
+        if not self._asked and not torch.compiler.is_compiling():
+            check_caller()
+            self._asked = True
         if on_host:
-            return self.method.at(self.epoch)
-        row = self.step.clamp(max=len(self._tables()[0]) - 1).reshape(1)
+            return self.method.at(int(step) / self.steps_per_epoch)
+        row = step.clamp(max=len(self._tables()[0]) - 1).reshape(1)
         return tuple(table.index_select(0, row).squeeze(0) for table in self._tables())
+
+    def _steps_back(self) -> int:
+        """Return how far back the step is that a checkpoint repeats: the last call comes first."""
+        task, back = self._repeated
+        return back + 1 if task == torch._C._current_graph_task_id() else 1
 
     def get_extra_state(self) -> Tensor:
         return torch.tensor(self.epoch, dtype=torch.float64)  # safetensors hold nothing else
@@ -72,15 +94,14 @@ class EpochNumbers(nn.Module):
             self.step.fill_(round(state.item() * self.steps_per_epoch))
 
     def _fill(self, dtype: torch.dtype) -> None:
-        epochs = [self._epoch]
+        epochs = np.array([self._epoch])
         if self.steps_per_epoch is not None:
             steps = math.ceil(self.method.horizon * self.steps_per_epoch)
-            epochs = [step / self.steps_per_epoch for step in range(steps + 1)]
+            epochs = np.arange(steps + 1) / self.steps_per_epoch
         self._on_host = self.method.at(self._epoch)
         self._width = len(self._on_host)  # a compiled graph may read this, not the numbers
-        columns = zip(*map(self.method.at, epochs), strict=True)
-        for i, column in enumerate(columns):
-            exact = torch.int64 if isinstance(column[0], int) else dtype
+        for i, column in enumerate(self.method.at_each(epochs)):
+            exact = torch.int64 if column.dtype.kind == "i" else dtype
             table = torch.tensor(column, dtype=exact, device=self.step.device)
             self.register_buffer(f"table_{i}", table, persistent=False)
 
@@ -88,10 +109,41 @@ class EpochNumbers(nn.Module):
         return [getattr(self, f"table_{i}") for i in range(self._width)]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> EpochNumbers:
+        without_values = self.step.is_meta
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if without_values:  # to_empty gives memory as it was
+            self.step.zero_()
         gamma = self._tables()[0]  # a cast has rounded what it should have made afresh
         self._fill(torch.float64 if gamma.dtype == torch.float64 else torch.float32)
         return self
+
+
+def is_repeated() -> bool:
+    """Return whether `torch.utils.checkpoint` calls a second time, in the backward pass.
+
+    Its reentrant variant does not: there the first call is without gradients, and is not counted.
+    """
+    if torch.compiler.is_compiling() or torch._C._current_graph_task_id() == -1:
+        return False
+    return _is_called_from("unpack_hook", "torch.utils.checkpoint")
+
+
+def check_caller() -> None:
+    """Raise ValueError under `torch.optim.LBFGS`; other optimisers call their closure once."""
+    if _is_called_from("step", "torch.optim.lbfgs"):
+        raise ValueError(
+            "steps_per_epoch: must be left out under torch.optim.LBFGS, "
+            "got its closure, which is called many times a step; try set_epoch"
+        )
+
+
+def _is_called_from(function: str, module: str) -> bool:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == function and frame.f_globals.get("__name__") == module:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def check_steps(method: Method, steps_per_epoch: int | None) -> None:

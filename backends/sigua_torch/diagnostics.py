@@ -12,6 +12,7 @@ from torch import Tensor
 from sigua import Split, checks
 from sigua.diagnostics import EpochReport, masks_to_count, report
 from sigua_torch._measure import class_dim
+from sigua_torch._sigmoid import two_way
 
 
 class SelectionMeter:
@@ -53,7 +54,8 @@ class SelectionMeter:
         Args:
             split: `criterion.split`, after the training call.
             intact: bool, with the split's shape: whose label is right, if that is known.
-            logits: (N, k) or (N, k, d1, ...), for accuracies; with `target`.
+            logits: (N, k) or (N, k, d1, ...), for accuracies; with `target`. Of a sigmoid, with the
+                split's shape, or k = 1: class 1 is then predicted above 0.
             target: class indices, with the split's shape.
             ignore_index: the class index that is not counted.
 
@@ -80,7 +82,7 @@ class SelectionMeter:
         if logits is not None:
             if target is None:
                 raise checks.refuse("target", "logits need it", "none came", "pass target=labels")
-            predicted = logits.argmax(class_dim(logits))
+            predicted, k = _predicted(logits, target.shape)
             right = predicted == target
         masks = masks_to_count(split, part, intact=intact, right=right)
         if self.counts and self.counts.keys() != masks.keys():
@@ -90,7 +92,7 @@ class SelectionMeter:
         for name, mask in masks.items():
             self.counts[name] = self.counts.get(name, 0) + mask.sum()
         if logits is not None and target is not None:
-            found = _class_counts(predicted, target, part, logits.shape[class_dim(logits)])
+            found = _class_counts(predicted, target, part, k)
             self.classes = found if self.classes is None else self.classes + found
 
     def report(self) -> EpochReport:
@@ -124,7 +126,7 @@ class SelectionMeter:
             those = ", ".join(map(str, lost))
             warnings.warn(
                 f"class {those} is never predicted, for the second epoch: with forward correction, "
-                "begin with two epochs of plain cross-entropy; else see whether it is rare "
+                "add a tenth of plain cross-entropy; else see whether it is rare "
                 "(per_class=True), or whether T or the noise rate is too high",
                 stacklevel=3,
             )
@@ -154,27 +156,40 @@ class LabelHistory:
         """Note a mini-batch, on the device. Nothing waits for it.
 
         Args:
-            index: int64, (N,): which examples these are.
-            logits: (N, k).
-            target: class indices in [0, k), (N,).
+            index: integers, (N,): which examples these are.
+            logits: (N, k), or (N, 1) of a sigmoid.
+            target: class indices in [0, k), (N,); of a sigmoid 0 or 1.
 
         Raises:
-            ValueError: shapes that do not fit, or, on the CPU, an index or a class out of range.
+            ValueError: types, dtypes or shapes that do not fit, or, on the CPU, an index or a class
+                out of range.
         """
-        if logits.ndim != 2 or not len(logits) == len(index) == len(target):
+        for name, value in (("index", index), ("logits", logits), ("target", target)):
+            _tensor(name, value)
+        if target.shape == logits.shape and target.ndim == 2 and target.shape[1] > 1:
+            raise ValueError(
+                "target: must be class indices of shape (N,), "
+                f"got class probabilities {tuple(target.shape)}; try target.argmax(1)"
+            )
+        if not (logits.ndim == 2 and index.shape == target.shape == logits.shape[:1]):
             came = f"{tuple(index.shape)}, {tuple(logits.shape)} and {tuple(target.shape)} came"
             rule = "must be (N,), for logits of (N, k) and a target of (N,)"
             raise checks.refuse("index", rule, came, "give an index per example")
+        _integers("index", index, "index.long() if it holds numbers of examples, and no mask")
+        _integers("target", target, "target.long()", (torch.uint8,))
+        if logits.shape[1] == 1:
+            logits = two_way(logits[:, 0])
         _in_range("index", index, self.num_examples)
         _in_range("target", target, logits.shape[1])
         if self._current is None:
             shape = 2, self.num_examples
             self._current = torch.full(shape, float("nan"), device=logits.device)
         log_p = logits.float().log_softmax(1)
-        column = target[:, None]
+        column = target.long()[:, None]
         own = log_p.gather(1, column)[:, 0]
         other = log_p.scatter(1, column, -float("inf")).amax(1)
-        self._current[:, index.to(logits.device)] = torch.stack([-own, own.exp() - other.exp()])
+        here = index.to(logits.device).long()
+        self._current[:, here] = torch.stack([-own, own.exp() - other.exp()])
 
     def end_epoch(self) -> None:
         """Bring the epoch's losses and margins to the host, in one transfer.
@@ -216,10 +231,37 @@ def _in_range(name: str, value: Tensor, size: int) -> None:
         raise checks.refuse(name, f"must lie in [0, {size})", came, "count from 0")
 
 
-def _fit(name: str, value: Tensor | None, like: Tensor) -> None:
-    if value is not None and not isinstance(value, Tensor):
+def _predicted(logits: Tensor, shape: torch.Size) -> tuple[Tensor, int]:
+    """Return the predicted class (1 of a sigmoid above 0), and how many classes there are."""
+    if logits.shape == shape and logits.ndim:
+        return (logits > 0).long(), 2
+    dim = class_dim(logits)
+    if logits.ndim == 0 or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
+        raise ValueError(
+            f"logits: must have the split's shape {tuple(shape)}, and a dimension of classes more "
+            f"unless they are a sigmoid's, got {tuple(logits.shape)}; compare the two"
+        )
+    if logits.shape[dim] == 1:
+        return (logits.squeeze(dim) > 0).long(), 2
+    return logits.argmax(dim), logits.shape[dim]
+
+
+def _integers(name: str, value: Tensor, advice: str, more: tuple[torch.dtype, ...] = ()) -> None:
+    """Refuse floats, and bytes and booleans, which would index like a mask."""
+    if value.dtype not in (torch.int64, torch.int32, torch.int16, *more):
+        raise ValueError(f"{name}: must be int64, got {value.dtype}; try {advice}")
+
+
+def _tensor(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
         came = f"a {type(value).__name__} came"
         raise checks.refuse(name, "must be a torch tensor", came, "use torch.as_tensor(...)")
-    if value is not None and value.shape != like.shape:
+
+
+def _fit(name: str, value: Tensor | None, like: Tensor) -> None:
+    if value is None:
+        return
+    _tensor(name, value)
+    if value.shape != like.shape:
         came = f"{tuple(value.shape)} came for {tuple(like.shape)}"
         raise checks.refuse(name, "must have the split's shape", came, "give an entry per example")

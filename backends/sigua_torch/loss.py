@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from sigua_torch import _check
 from sigua_torch._advice import Advice
 from sigua_torch._batch import INF, find_groups
 from sigua_torch._correct import Correction
-from sigua_torch._flat import FlatRule, is_everyday, to_split
+from sigua_torch._flat import FlatRule, is_everyday, is_transformed, is_visible, to_split
 from sigua_torch._flat_agreement import FlatAgreement
 from sigua_torch._logits import logits_of
 from sigua_torch._margins import Confidence, Margins
@@ -36,14 +37,17 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     Class weights scale losses but never decide who is good; ignored targets take no rank and are
     not in n. float16 and bfloat16 logits are measured and ranked in float32, and their loss is
-    float32. A loss of +inf contributes nothing; NaN reaches you. A mini-batch in which no example
+    float32. A loss of +inf contributes nothing, nor does a corrected loss that another class's
+    infinite loss makes infinite, of either sign; NaN reaches you. A mini-batch in which no example
     takes part has loss 0, where `nn.CrossEntropyLoss` has NaN.
 
     Args:
         method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
         weight: float, (k,), a weight per class. For backward correction it belongs to the true
             class: the corrected loss estimates the *weighted* clean risk.
-        ignore_index: the class index that takes no part.
+        ignore_index: the target that takes no part: a class index, or with
+            `base=nn.BCEWithLogitsLoss(reduction="none")` the mark of a missing label, such as -1.
+            Float targets of another base have it only if it is not -100, a number like any other.
         reduction: "mean", "sum", or "none" (the signed losses, which add up to "sum").
         label_smoothing: in [0, 1].
         base: another loss instead of cross-entropy: a function of (input, target) that returns a
@@ -52,9 +56,15 @@ class SIGUALoss(nn.CrossEntropyLoss):
             correction gives it log-probabilities for logits. With a matrix T, 2 x 2, or a computed
             noise floor, `nn.BCEWithLogitsLoss(reduction="none")` makes the sigmoid a two-way
             softmax: one logit, and a target of 0 or 1 (or p(1)), per label; each is an example.
-        steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`.
+            Where its loss is +inf, which contributes 0, its own gradient may still be NaN: take
+            log_softmax, not the logarithm of a softmax.
+        steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`. A
+            call that `torch.utils.checkpoint` repeats in the backward pass is not counted again,
+            and has the numbers that it had; `torch.optim.LBFGS`, which repeats as often as it
+            likes, is refused.
         check_labels: check the range of class indices on an accelerator, too, where that waits for
-            the device. On the CPU it is always done, but for a compiled graph.
+            the device, and in a compiled graph, by an assertion on the device. On the CPU it is
+            always done, but for a compiled graph.
         per_class: select among the examples of each label apart, so that a rare or hard class is
             not dropped as a whole. A mini-batch then needs several of each. Neither this nor
             `per_image` goes with `sigua_nf` and `sigua_fc`, whose floor is that of all classes.
@@ -112,13 +122,16 @@ class SIGUALoss(nn.CrossEntropyLoss):
         check_steps(method, steps_per_epoch)
         super().__init__(
             weight,
-            ignore_index=ignore_index,
+            ignore_index=int(ignore_index),
             reduction=reduction,
             label_smoothing=label_smoothing,
         )
         self.method = method
         self.base = base
         self.sigmoid = sigmoid
+        # A number to regress on may be -100, the default; a sigmoid's target may not.
+        self.by_sigmoid = sigmoid or isinstance(base, nn.BCEWithLogitsLoss)
+        self.ignores_floats = self.by_sigmoid or (base is not None and self.ignore_index != -100)
         self.per_class, self.per_image, self.rank_by = per_class, per_image, rank_by
         self.check_labels = check_labels
         self._select = Selector(method, mean=reduction == "mean", pool=pool_of(sync))
@@ -153,7 +166,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """Say which epoch begins, as for `DistributedSampler.set_epoch`; it counts from 0.
 
         Args:
-            epoch: t >= 0; fractional is allowed.
+            epoch: t >= 0; fractional is allowed, as epoch + step / len(loader).
 
         Raises:
             ValueError: `epoch` is negative, or the criterion counts by itself (`steps_per_epoch`).
@@ -163,7 +176,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
             rule = "must not be called on a criterion that counts by itself"
             raise checks.refuse("set_epoch", rule, came, "leave one of the two out")
         self.numbers.set(epoch)
-        self._advice.calls_at_epoch_0 = None
+        if epoch > 0:
+            self._advice.calls_at_epoch_0 = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.method!r})"
@@ -180,17 +194,19 @@ class SIGUALoss(nn.CrossEntropyLoss):
         Args:
             input: logits, float, (k,), (N, k) or (N, k, d1, ...); or a mapping with "logits" or an
                 object with `.logits`, as Hugging Face's models return, and there (N, length, k)
-                for a target (N, length), too.
-            target: class indices, or probabilities of the input's shape, which sum to 1.
+                for a target (N, length), too. In a `CausalLMOutput...` they are of the next token,
+                and are compared with that: there are (N, length - 1) losses.
+            target: class indices, or probabilities of the input's shape, which sum to 1; or what
+                the base compares with.
             trusted: bool, with a loss's shape, or a `sigua.Split` of two, for `sigua.Known`.
             num_items_in_batch: what "mean" divides by, instead of the examples at hand: with
-                gradient accumulation, the size of the whole accumulated batch.
+                gradient accumulation, the size of the whole accumulated batch, above 0.
 
         Raises:
             ValueError: shapes, dtypes or labels that do not fit.
         """
         if not isinstance(input, Tensor):
-            input = logits_of(input, target)
+            input, target = logits_of(input, target)
         if self.sigmoid:
             input, target = two_way_pair(input, target)
         if trusted is None and num_items_in_batch is None:
@@ -199,16 +215,21 @@ class SIGUALoss(nn.CrossEntropyLoss):
                 self._advice.look(target.numel())
                 return loss
         of_classes = self.base is None or self._reads_margins
-        _check.batch(self.method, input, target, not of_classes)
+        _check.batch(self.method, input, target, None if of_classes else self.base)
         if self.confidence is not None:
             self.confidence.check(input)
-        _check.items(num_items_in_batch)
-        on_host = input.device.type == "cpu" and not _is_traced()
+        on_host = is_visible(input)
         valid = self._valid(input, target, on_host)
-        if target.is_floating_point() and of_classes and (on_host or self.check_labels):
-            _check.probabilities(target, class_dim(input))
+        if num_items_in_batch is not None:
+            _check.items(num_items_in_batch, target, valid, on_host)
+        if target.is_floating_point():
+            target = self._filled(input, target, valid)
+            if of_classes and (on_host or self.check_labels):
+                _check.probabilities(target, class_dim(input))
         if not (self.training and torch.is_grad_enabled()):
             return self._plain(input, target, valid, num_items_in_batch)
+        if not on_host:
+            _check.device(self.numbers.step.device, input)
         if input.dtype in (torch.float16, torch.bfloat16):
             input = input.float()
             target = target.to(input.dtype) if target.is_floating_point() else target
@@ -217,16 +238,16 @@ class SIGUALoss(nn.CrossEntropyLoss):
         losses, ranked, sums = self._measure(input, target, valid)
         _check.trusted(self.method, trusted, losses)
         numbers = self.numbers.now(on_host)
-        self.numbers.advance()
         shares = self._shares(input, target, valid)
-        groups = find_groups(self.per_class, self.per_image, input, target)
+        groups = find_groups(self.per_class, self.per_image, input, target, losses.shape)
         columns = map(_flattened, (ranked, valid, shares, sums, trusted))
         margins = Margins(input, target, valid) if self._reads_margins else None
         ask = None if margins is None else self._margins_of(margins)
         examples = Examples(*columns)._replace(groups=groups, margins=ask)
         weights, split = self._select(examples, numbers, num_items_in_batch, on_host)
-        if margins is not None and self.confidence is not None and not _in_transform():
+        if margins is not None and self.confidence is not None and not is_transformed():
             self.confidence.update(margins.sums(), num_items_in_batch)
+        self.numbers.advance()
         self._select.found = _shaped(split, losses)
         if on_host:
             self._advice.look(losses.numel())
@@ -235,7 +256,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def _everyday(self, logits: Tensor, target: Tensor) -> Tensor | None:
         """Return the objective by the short way; None where only the general one will do."""
-        if self._flat is None or _is_traced() or not is_everyday(logits, target):
+        if self._flat is None or torch.compiler.is_compiling() or is_transformed():
+            return None
+        if not is_everyday(logits, target):
             return None
         if not (self.training and torch.is_grad_enabled()) or self.weight is not None:
             return None
@@ -277,20 +300,34 @@ class SIGUALoss(nn.CrossEntropyLoss):
         return measure
 
     def _valid(self, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
-        """Return which class indices take part; None if it is known that all do."""
-        if not is_index(logits, target) or target.numel() == 0 or target.is_floating_point():
+        """Return who takes part, with a loss's shape; None if it is known that all do."""
+        if target.numel() == 0 or (target.is_floating_point() and not self.ignores_floats):
             return None
-        if self.base is not None and self.method.T is None and not self._reads_margins:
-            return target != self.ignore_index  # what else a target may be is the base's affair
+        is_float = target.is_floating_point()
+        of_classes = self.base is None or self.method.T is not None or self._reads_margins
+        by_class = of_classes and not is_float
+        if is_float and self.sigmoid:
+            target = target.select(class_dim(logits), 1)
         k = logits.shape[class_dim(logits)]
-        if on_host and not 0 <= self.ignore_index < k:
+        if by_class and on_host and not 0 <= self.ignore_index < k:
             low, high = target.aminmax()
             if low.item() >= 0 and high.item() < k:
                 return None
         valid = target != self.ignore_index
-        if on_host or self.check_labels:
+        if by_class and (on_host or self.check_labels):
             _check.labels(target, valid, k)
-        return valid
+        # What else a target may be is the base's affair; and whether its loss has that shape.
+        if by_class or not on_host or (is_float and not self.by_sigmoid):
+            return valid
+        return None if valid.all() else valid
+
+    def _filled(self, logits: Tensor, target: Tensor, valid: Tensor | None) -> Tensor:
+        """Return a float target without what is ignored in it."""
+        if valid is None:
+            return target
+        if self.sigmoid:
+            return target.masked_fill(~valid.unsqueeze(class_dim(logits)), 0.5)
+        return target.masked_fill(~valid, 0.0)
 
     def _plain(
         self, logits: Tensor, target: Tensor, valid: Tensor | None, items: Tensor | int | None
@@ -299,44 +336,53 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if self.reduction != "mean":
             items = None
         reduction = self.reduction if items is None else "sum"
-        if self.base is None:
+        weight = self.weight if self.weight is None else self.weight.to(logits.dtype)
+        if self.base is None and (valid is None or not target.is_floating_point()):
             loss = F.cross_entropy(
                 logits,
                 target,
-                None if self.weight is None else self.weight.to(logits.dtype),
+                weight,
                 ignore_index=self.ignore_index,
                 reduction=reduction,
                 label_smoothing=self.label_smoothing,
             )
         else:
-            loss = self.base(logits, target if valid is None else target.masked_fill(~valid, 0))
-            _check.per_example("base", loss, logits, target)
+            if valid is not None and not target.is_floating_point():
+                target = target.masked_fill(~valid, 0)
+            loss = self._measure_with(weight).at_label(logits, target)
+            if self.base is not None:
+                _check.per_example("base", loss, logits, target, valid)
+            size: Any = loss.numel()
             if valid is not None:
-                loss = loss[valid] if reduction == "mean" else loss.masked_fill(~valid, 0.0)
+                loss, size = loss.masked_fill(~valid, 0.0), valid.sum()
             if reduction != "none":
-                loss = loss.mean() if reduction == "mean" else loss.sum()
+                loss = loss.sum() / size if reduction == "mean" else loss.sum()
         return loss if items is None else loss / items
+
+    def _measure_with(self, weight: Tensor | None) -> Measure:
+        base = None if self.base is None else partial(_check.call, self.base)
+        return Measure(weight, self.label_smoothing, base)
 
     def _measure(
         self, logits: Tensor, target: Tensor, valid: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the losses, what ranks them, and their class sums if the rule asks for those."""
         weight = None if self.weight is None else self.weight.to(logits.dtype)
-        measure = Measure(weight, self.label_smoothing, self.base)
+        measure = self._measure_with(weight)
         losses = self.correction.losses(measure, logits, target)
         if self.base is not None:
-            _check.per_example("base", losses, logits, target)
+            _check.per_example("base", losses, logits, target, valid)
         ranked = losses.detach()
         sums = None
         if weight is not None or self.correction.sums is not None:
-            measure = Measure(None, self.label_smoothing, self.base)
+            measure = measure._replace(weight=None)
             with torch.no_grad():
                 ranked = self.correction.losses(measure, logits, target)
                 sums = self.correction.class_sums(measure, logits)
         if self.rank_by is not None:
             with torch.no_grad():
-                ranked = self.rank_by(logits, target)
-            _check.per_example("rank_by", ranked, logits, target, losses.shape)
+                ranked = _check.call(self.rank_by, logits, target)
+            _check.per_example("rank_by", ranked, logits, target, losses)
             ranked = ranked.to(losses.dtype)
         if valid is not None:
             losses = losses.masked_fill(~valid, 0.0)
@@ -350,11 +396,6 @@ class SIGUALoss(nn.CrossEntropyLoss):
         return shares if valid is None else shares.masked_fill(~valid, 0.0)
 
 
-def _in_transform() -> bool:
-    """Return whether a transform of torch.func, such as vmap, is at work: no value can be read."""
-    return torch._C._functorch.maybe_current_level() is not None
-
-
 def _begin_at_epoch_0(
     criterion: nn.Module, state: dict[str, Any], prefix: str, *others: Any
 ) -> None:
@@ -364,11 +405,6 @@ def _begin_at_epoch_0(
         state[parts[0]] = torch.zeros((), dtype=torch.float64)
         if getattr(criterion, "confidence", None) is not None:
             state[parts[1]] = torch.zeros(2, 0)
-
-
-def _is_traced() -> bool:
-    """Return whether no value can be read: in a compiled graph, or a transform."""
-    return torch.compiler.is_compiling() or _in_transform()
 
 
 def _flattened(part: Any) -> Any:

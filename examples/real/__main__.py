@@ -12,11 +12,12 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from data import made_up, sets
-from recipes import KNOWS, runs
-from report import tables
+from recipes import KNOWS, advised, runs
+from report import ADVICE, tables
 
 
 def main() -> None:
@@ -30,6 +31,7 @@ def main() -> None:
     add("--out", type=Path, metavar="FILE", default="real.jsonl", help="%(default)s")
     add("--seeds", type=int, nargs="+", metavar="N", default=[0, 1, 2, 3, 4], help="%(default)s")
     add("--only", nargs="+", choices=list(KNOWS), default=list(KNOWS), metavar="RECIPE")
+    add("--checked", type=int, metavar="N", default=200, help="labels checked, or only held out")
     add("--sets", nargs="+", metavar="SET", help="some of them; all by default")
     args = parser.parse_args()
     if args.task == "run":
@@ -50,11 +52,18 @@ def run(args: argparse.Namespace) -> None:
         for name, make in makers.items():
             if args.sets is not None and name not in args.sets:
                 continue
-            missing = [recipe for recipe in args.only if (name, seed, recipe) not in done]
+            wanted = [ADVICE, *args.only]
+            missing = [recipe for recipe in wanted if (name, seed, recipe) not in done]
             if not missing:
                 continue
             data, start = make(seed), time.process_time()
-            for recipe, curves in runs(data, seed, missing):
+            if (name, seed, ADVICE) not in done:
+                write(
+                    args.out,
+                    {"set": name, "seed": seed, "recipe": ADVICE}
+                    | advised(data, seed, args.checked),
+                )
+            for recipe, curves in runs(data, seed, missing, args.checked):
                 row = {"set": name, "seed": seed, "recipe": recipe}
                 row["noise_rate"] = round(float((data.given != data.true).mean()), 4)
                 row |= {
@@ -62,8 +71,13 @@ def run(args: argparse.Namespace) -> None:
                 }
                 row["seconds"] = round(time.process_time() - start, 1)
                 start = time.process_time()
-                with args.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
+                write(args.out, row)
+
+
+def write(path: Path, row: dict[str, Any]) -> None:
+    """Append a line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

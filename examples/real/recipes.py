@@ -39,14 +39,26 @@ def out_of_fold(data: Data) -> np.ndarray:
     return cross_val_predict(model, data.x, data.given, method="predict_proba")
 
 
-def draw(data: Data, seed: int, size: int = 200) -> tuple[np.ndarray, np.ndarray]:
+def draw(data: Data, seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return who is checked, or only held out by those who check nobody, and the others."""
     rng = np.random.default_rng(seed)
     checked = rng.choice(len(data.x), size, replace=False)
     return checked, np.setdiff1d(np.arange(len(data.x)), checked)
 
 
-def runs(data: Data, seed: int, only: list[str], size: int = 200) -> Iterator[tuple[str, Curves]]:
+def advised(data: Data, seed: int, size: int) -> dict[str, str]:
+    """Return which recipe the diagnosis advises, by what is known."""
+    p, (checked, _) = out_of_fold(data), draw(data, seed, size)
+    blind = sigua.diagnose(p, data.given).advice.method
+    seen = sigua.diagnose(p, data.given, data.true[checked], checked).advice.method
+    names = {"standard": "plain", "forward_correction": "forward"}
+    nothing, some = (
+        names.get(type(method).__name__, type(method).__name__) for method in (blind, seen)
+    )
+    return {"nothing": nothing, "checked": some if some == "plain" else f"together, {some}"}
+
+
+def runs(data: Data, seed: int, only: list[str], size: int) -> Iterator[tuple[str, Curves]]:
     """Yield each recipe's accuracies after each epoch.
 
     Those that train on checked labels train on every other one of them, and hold out the rest.
@@ -58,7 +70,8 @@ def runs(data: Data, seed: int, only: list[str], size: int = 200) -> Iterator[tu
         warnings.simplefilter("ignore", UserWarning)  # that classes overlap
         rate = min(max(sigua.estimate_noise_rate(p, data.given), 0.01), 0.8)
         T = sigua.estimate_transition(p, data.given)
-    counted = sigua.count_transition(data.given[checked], data.true[checked], k, prior=T)
+    seen = sigua.diagnose(p, data.given, data.true[checked], checked)
+    counted = seen.T or sigua.count_transition(data.given[checked], data.true[checked], k)
     methods = {
         "plain": sigua.standard(),
         "sigua_ag": sigua.sigua_ag(),

@@ -1,41 +1,89 @@
-"""Tables of what was run."""
+"""Tables of what was run: means and standard deviations over the seeds."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 Row = dict[str, Any]
+Key = tuple[str, int, str]
+ADVICE = "advice"
+NOTHING = ["plain", "GCE", "sigua_ag", "sigua_sl", "forward", "prune", "CleanLearning"]
+CHECKED = ["plain", "forward, counted T", "alone", "together", "together, sigua_ag"]
+CHECKED += ["together, forward"]
+ORACLE = ["forward, true T", "gold labels"]
+EPOCH_BY = {"nothing": "noisy", "checked": "checked", "all": "checked"}
 
 
 def chosen(row: Row, by: str) -> float:
-    """Return the test accuracy at the epoch that labels held out choose, or of the last three.
+    """Return the test accuracy at the epoch that labels held out choose.
 
-    Accuracies by which an epoch is chosen are averaged over three, for one's is a matter of luck.
+    The accuracies that choose are averaged over three epochs, for one's is a matter of luck.
     """
     test = np.array(row["test"])
-    if by == "last" or len(test) < 3:
-        return float(test[-3:].mean())
+    if len(test) < 3:
+        return float(test.mean())
     smooth = np.convolve(row[by], np.ones(3) / 3, "valid")
     return float(test[1:-1][smooth.argmax()])
 
 
+class Results:
+    """Accuracies by set, seed and recipe, and what was advised."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = {(row["set"], row["seed"], row["recipe"]): row for row in rows}
+        self.sets = list(dict.fromkeys(row["set"] for row in rows))
+
+    def values(self, name: str, recipe: str, knows: str) -> list[float]:
+        """Return a recipe's accuracies on a set, one for each seed that has it."""
+        found = []
+        for (other, seed, label), row in self.rows.items():
+            if other != name or label != ("plain" if recipe == ADVICE else recipe):
+                continue
+            advice = self.rows.get((name, seed, ADVICE))
+            if recipe == ADVICE:
+                row = advice and self.rows.get((name, seed, advice[knows]))
+            if row:
+                found.append(chosen(row, EPOCH_BY[knows]))
+        return found
+
+    def table(self) -> str:
+        """Return a Markdown table: what each recipe knows, and its accuracy on each set."""
+        lines = [f"| knows | recipe | {' | '.join(self.sets)} |"]
+        lines.append("|---" * (len(self.sets) + 2) + "|")
+        parts = {"nothing": [ADVICE, *NOTHING], "checked": [ADVICE, *CHECKED], "all": ORACLE}
+        for knows, recipes in parts.items():
+            for recipe in recipes:
+                groups = [self.values(name, recipe, knows) for name in self.sets]
+                if not any(groups):
+                    continue
+                cells = [f"{np.mean(g):.1f} ± {np.std(g):.1f}" if g else "-" for g in groups]
+                lines.append(f"| {knows} | {recipe} | {' | '.join(cells)} |")
+        return "\n".join(lines)
+
+    def verdict(self) -> str:
+        """Return how the advice compares, by set: with plain training, and with the best."""
+        lines = [
+            "| set | knows | advised | above plain | below the best |",
+            "|---|---|---|---|---|",
+        ]
+        for knows, recipes in {"nothing": NOTHING, "checked": CHECKED}.items():
+            for name in self.sets:
+                advice, plain = self.values(name, ADVICE, knows), self.values(name, "plain", knows)
+                if not advice:
+                    continue
+                names = [
+                    row[knows]
+                    for (other, _, recipe), row in self.rows.items()
+                    if (other, recipe) == (name, ADVICE)
+                ]
+                what = ", ".join(dict.fromkeys(names))
+                means = [np.mean(self.values(name, r, knows) or [0]) for r in recipes]
+                up, down = np.mean(advice) - np.mean(plain), max(means) - np.mean(advice)
+                lines.append(f"| {name} | {knows} | {what} | {up:+.1f} | {down:.1f} |")
+        return "\n".join(lines)
+
+
 def tables(rows: list[Row]) -> str:
-    """Return a table for each way of choosing the epoch."""
-    return "\n\n".join(
-        f"Epoch: {by}\n\n" + table(rows, lambda row, by=by: chosen(row, by))
-        for by in ("last", "noisy", "checked")
-    )
-
-
-def table(rows: list[Row], value: Callable[[Row], float]) -> str:
-    """Return a Markdown table of means and standard deviations over the seeds."""
-    names, recipes = (list(dict.fromkeys(row[key] for row in rows)) for key in ("set", "recipe"))
-    lines = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for recipe in recipes:
-        cells = []
-        for name in names:
-            values = [value(row) for row in rows if (row["set"], row["recipe"]) == (name, recipe)]
-            cells.append(f"{np.mean(values):.1f} ± {np.std(values):.1f}" if values else "-")
-        lines.append(f"| {recipe} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    """Return both tables."""
+    results = Results(rows)
+    return f"{results.table()}\n\n{results.verdict()}"

@@ -23,13 +23,13 @@ METHOD = sigua.sigua_sl(noise_rate=0.5, delta=0.15, gamma=0.01)
 
 
 class SetEpoch(TrainerCallback):
-    """Tells the criterion the Trainer's epoch, a resumed Trainer's, too."""
+    """Tells the criterion the Trainer's epoch, with its fraction; a resumed Trainer's, too."""
 
     def __init__(self, criterion: SIGUALoss) -> None:
         self.criterion = criterion
 
-    def on_epoch_begin(self, args, state, control, **kwargs) -> None:
-        self.criterion.set_epoch(int(state.epoch))
+    def on_step_begin(self, args, state, control, **kwargs) -> None:
+        self.criterion.set_epoch(state.epoch)
 
 
 def load() -> tuple[list[dict], list[dict]]:

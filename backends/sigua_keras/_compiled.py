@@ -1,0 +1,71 @@
+"""A compiled loss that is told its values: each is measured once a step, and reduced by Keras."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import keras
+
+from sigua_keras._measure import Tensor
+from sigua_keras._outputs import Output
+
+
+class Told(keras.losses.Loss):
+    """Stands in for a compiled loss: returns the values it was told, else what that loss returns.
+
+    So Keras goes on to reduce, to weigh each output and to log its loss, and the loss itself is
+    asked once. Told per thread, for tf.distribute traces its replicas in several.
+
+    Args:
+        loss: the compiled loss.
+    """
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__(name="told", dtype="float32")
+        self.loss = loss
+        self._here = threading.local()
+
+    def tell(self, losses: Tensor, reduction: str | None) -> None:
+        """Say what to return instead, per example, and how it is reduced."""
+        self.reduction = reduction
+        self._here.losses, self._here.asked = losses, False
+
+    def forget(self) -> bool:
+        """Be the compiled loss again; return whether it was asked for what it was told."""
+        self._here.losses = None
+        return self._here.asked
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        losses = getattr(self._here, "losses", None)
+        if losses is None:
+            return self.loss(y_true, y_pred, sample_weight)
+        self._here.asked = True
+        return super().__call__(losses, losses, sample_weight)
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        return y_pred
+
+
+def stand_in(model: Any, output: Output, y: Any, y_pred: Any) -> Told:
+    """Return what stands in for the compiled loss of an output, put in its place at first."""
+    compiled = model._compile_loss
+    if not compiled.built:  # in a loop of one's own
+        compiled(y, y_pred)
+    for i, entry in enumerate(compiled._flat_losses):
+        if output.is_at(entry.path):
+            if not isinstance(entry.loss, Told):
+                compiled._flat_losses[i] = entry._replace(loss=Told(entry.loss))
+            return compiled._flat_losses[i].loss
+    raise ValueError(
+        f"loss: must be compiled for the output {output.name!r}, got none; try naming one for it "
+        "in model.compile(optimizer, loss)"
+    )
+
+
+def give_back(model: Any) -> None:
+    """Put the compiled losses back into their places."""
+    compiled = model._compile_loss
+    for i, entry in enumerate(getattr(compiled, "_flat_losses", None) or []):
+        if isinstance(entry.loss, Told):
+            compiled._flat_losses[i] = entry._replace(loss=entry.loss.loss)

@@ -1,0 +1,125 @@
+"""With Flax NNX and Optax: the example, accumulated gradients, steps that are left out."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax import numpy as jnp
+
+import sigua
+from sigua_jax import init_confidence, sigua_loss, sigua_split, update_confidence
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "flax_fit.py"
+N, K = 64, 10
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("flax_fit", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def samples():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(N, K)).astype("float32"), rng.integers(0, K, N)
+
+
+def test_the_example_forgets_what_plain_training_memorises(accuracies, monkeypatch):
+    """On four devices, of which each has a quarter of a mini-batch."""
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    found = accuracies(EXAMPLE)
+    assert list(found) == ["plain", "SIGUA"]
+    assert float(found["SIGUA"]) > 90
+    assert float(found["SIGUA"]) > float(found["plain"]) + 20
+
+
+def test_a_mini_batch_with_nan_is_left_out_and_training_goes_on(example):
+    """Among accumulated ones, too: as if it had never come. Its own loss is NaN."""
+    rng = np.random.default_rng(0)
+    batches = [(rng.normal(size=(16, 64)).astype("float32"), np.arange(16) % 10) for _ in range(5)]
+    spoiled = np.full_like(batches[0][0], np.nan), batches[0][1]
+    trained = []
+    for given in (batches, [batches[0], spoiled, *batches[1:3], spoiled, *batches[3:]]):
+        model = example.network()
+        optimizer, confidence = example.optimizer_of(model), init_confidence(10)
+        for x, y in given:
+            confidence = example.step(model, optimizer, confidence, x, y, sigua.sigua_ag(), 10_000)
+        trained.append(jax.tree.leaves((nnx.state(model), confidence)))
+    for found, want in zip(*trained, strict=True):
+        assert jnp.isfinite(found).all()
+        np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-8)
+    assert jnp.isnan(sigua_loss(model(spoiled[0]), spoiled[1], 0, sigua.standard()))
+
+
+def accumulated(loss_of_part, weights, parts):
+    """Return what `optax.MultiSteps` makes of the gradients of so many parts, with SGD at 1."""
+    optimizer = optax.MultiSteps(optax.sgd(1.0), every_k_schedule=parts)
+    state, moved = optimizer.init(weights), weights
+    for i in range(parts):
+        updates, state = optimizer.update(jax.grad(loss_of_part)(weights, i), state, weights)
+        moved = optax.apply_updates(moved, updates)
+    return weights - moved
+
+
+def test_accumulated_agreement_is_that_of_one_big_batch(samples):
+    """Each example is judged alone; the confidence moves once, with all of them."""
+    x, y = samples
+    method, weights = sigua.sigua_ag(gamma=0.1), jnp.eye(K)
+    state = update_confidence(init_confidence(K), x[::-1] @ weights, y)
+
+    def part(weights, i):
+        rows = slice(16 * i, 16 * i + 16)
+        return sigua_loss(x[rows] @ weights, y[rows], 7, method, confidence=state)
+
+    want = jax.grad(lambda w: sigua_loss(x @ w, y, 7, method, confidence=state))(weights)
+    np.testing.assert_allclose(accumulated(part, weights, 4), want, rtol=0, atol=1e-7)
+
+
+def test_a_choice_among_all_can_be_trained_in_parts(samples):
+    """`sigua_split` of the whole, then its masks as `trusted` marks: the big batch's gradient."""
+    x, y = samples
+    method, weights = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3), jnp.eye(K)
+    split = sigua_split(x @ weights, y, 10, method)
+    known = sigua.custom(sigua.Known(), gamma=0.3)
+
+    def part(weights, i):
+        rows = slice(16 * i, 16 * i + 16)
+        marks = sigua.Split(*(mask[rows] for mask in split))
+        return sigua_loss(x[rows] @ weights, y[rows], 10, known, trusted=marks)
+
+    want = jax.grad(lambda w: sigua_loss(x @ w, y, 10, method))(weights)
+    np.testing.assert_allclose(accumulated(part, weights, 4), want, rtol=0, atol=1e-7)
+
+    def alone(weights, i):
+        rows = slice(16 * i, 16 * i + 16)
+        return sigua_loss(x[rows] @ weights, y[rows], 10, method)
+
+    assert abs(accumulated(alone, weights, 4) - want).max() > 1e-3
+
+
+def test_the_optimisers_own_steps_tell_the_epoch(example, samples):
+    """Of two steps an epoch, with a warm-up of two epochs: all are good in the first step alone."""
+    x, y = samples
+    method = sigua.self_teaching(0.5, warmup=2)
+    model = example.network()
+    optimizer = example.optimizer_of(model, accumulate=1)
+    x = np.tile(x, (1, 7))[:, :64]
+    state, kept = init_confidence(10), []
+    for _ in range(6):
+        now = optimizer.step[...]
+        good = sigua_split(model(x), y, now, method, steps_per_epoch=2).good
+        kept.append(int(good.sum()))
+        state = example.step(model, optimizer, state, x, y, method, 2)
+    # floor(64 rho) + 1, and rho = 1, 7/8, 6/8, 5/8, 1/2, 1/2.
+    assert kept == [64, 57, 49, 41, 33, 33]

@@ -1,0 +1,245 @@
+"""Who has no class or is masked takes no part; who has several classes is refused or NaN."""
+
+import keras
+import numpy as np
+import pytest
+
+import sigua
+from sigua import reference
+from sigua_keras import SIGUA, SIGUALoss, SIGUAModel, losses
+
+# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+EPS = float(np.finfo(np.float32).eps)
+N, K = 32, 4
+SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
+T = sigua.TransitionMatrix([[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.7, 0], [0, 0, 0, 1]])
+METHODS = [SL, sigua.sigua_bc(T, gamma=0.5), sigua.forward_correction(T)]
+SPARSE = keras.losses.SparseCategoricalCrossentropy
+FORMS = ["-1", "k", "NaN", "rows", "a row of -1"]
+DENSE = keras.losses.CategoricalCrossentropy
+WARNING = "epoch 0. 12 labels were no class"  # a colon would end a filter
+
+
+def short(value):
+    return type(value).__name__
+
+
+class Shift(keras.layers.Layer):
+    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.supports_masking = True
+        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
+
+    def call(self, inputs):
+        return inputs + self.shift
+
+
+@pytest.fixture
+def mini_batch():
+    rng = np.random.default_rng(0)
+    return rng.normal(scale=2, size=(N, K)).astype("float32"), rng.integers(0, K, N)
+
+
+@pytest.fixture
+def lost():
+    """Who has no class: 12 of 32."""
+    return np.isin(np.arange(N), np.random.default_rng(1).choice(N, 12, replace=False))
+
+
+def gradient(inputs, labels, loss, callback=None, layers=(), **kwargs):
+    """Return the gradient of one step of `fit` with respect to the inputs, and the logs."""
+    shift = Shift(inputs.shape)
+    model = keras.Sequential([*layers, shift])
+    model.compile(keras.optimizers.SGD(1.0), loss)
+    callbacks = [] if callback is None else [callback]
+    options = {"batch_size": len(inputs), "shuffle": False, "verbose": 0, "callbacks": callbacks}
+    logs = model.fit(inputs, labels, **options, **kwargs).history
+    return -np.array(shift.shift), {name: values[0] for name, values in logs.items()}
+
+
+def without(labels, lost, form):
+    """Return labels in a form, and none where they are lost."""
+    if form == "rows":
+        return np.eye(K, dtype="float32")[labels] * ~lost[:, None]
+    if form == "a row of -1":
+        return np.where(lost[:, None], -1, np.eye(K)[labels])
+    return np.where(lost, {"-1": -1, "k": K, "NaN": np.nan}[form], labels)
+
+
+@pytest.mark.filterwarnings(f"ignore:{WARNING}")
+@pytest.mark.parametrize(
+    ("form", "per_class"),
+    [*((form, False) for form in FORMS), ("-1", True), ("rows", True)],
+)
+@pytest.mark.parametrize("method", METHODS, ids=short)
+def test_a_label_that_is_no_class_takes_no_part(method, form, per_class, mini_batch, lost):
+    """The others are chosen, and descended on, as if these were not there, or had weight 0."""
+    logits, labels = mini_batch
+    loss = (DENSE if "row" in form else SPARSE)(from_logits=True)
+    callback = SIGUA(method, per_class=per_class)
+    actual, logs = gradient(logits, without(labels, lost, form), loss, callback)
+    kept = labels[~lost]
+    done = reference.step(method, logits[~lost], kept, groups=kept if per_class else None)
+    scale = (~lost).mean()
+    np.testing.assert_allclose(
+        actual[~lost], done.gradient * scale, rtol=0, atol=64 * EPS / len(kept)
+    )
+    assert not actual[lost].any()
+    assert logs["loss"] == pytest.approx(done.objective * scale, rel=1e-5)
+    assert logs["sigua_good"] == pytest.approx(done.split.good.mean())
+    assert logs["sigua_bad"] == pytest.approx(done.split.bad.mean())
+
+
+OWN = [
+    losses.GeneralizedCrossEntropy(from_logits=True),
+    losses.SymmetricCrossEntropy(from_logits=True),
+    losses.Bootstrapping(from_logits=True),
+    losses.LogSum(),
+]
+
+
+@pytest.mark.filterwarnings(f"ignore:{WARNING}")
+@pytest.mark.parametrize("form", ["k", "rows"])
+@pytest.mark.parametrize("loss", OWN, ids=short)
+def test_our_losses_know_who_has_no_class(loss, form, mini_batch, lost):
+    """Alone they are 0 there; and SIGUA chooses among the others."""
+    logits, labels = mini_batch
+    y = without(labels, lost, form)
+    values = np.array(type(loss).from_config(loss.get_config() | {"reduction": None})(y, logits))
+    assert not values[lost].any()
+    assert (values[~lost] > 0).all()
+    split = reference.split(SL, values[~lost])
+    actual, _ = gradient(logits, y, loss, SIGUA(SL))
+    weight = np.zeros(N)
+    weight[~lost] = sigua.signed_weights(split, 0.25)
+    expected, _ = gradient(logits, y, loss, sample_weight=weight)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=16 * EPS / N)
+
+
+@pytest.mark.filterwarnings(f"ignore:{WARNING}")
+@pytest.mark.parametrize("none", [-1.0, 2.0])
+def test_of_one_sigmoid_unit_a_label_outside_0_and_1_is_no_class(none, lost):
+    """Binary cross-entropy is linear in the label, and below zero there."""
+    rng = np.random.default_rng(3)
+    z, labels = rng.normal(size=(N, 1)).astype("float32"), rng.integers(0, 2, N)
+    y = np.where(lost, none, labels)
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    actual, logs = gradient(z, y, loss, SIGUA(SL))
+    two = np.concatenate([0 * z, z], axis=1)
+    done = reference.step(SL, two[~lost], labels[~lost])
+    expected = done.gradient[:, 1:] * (~lost).mean()
+    np.testing.assert_allclose(actual[~lost], expected, rtol=0, atol=16 * EPS)
+    assert not actual[lost].any()
+    assert logs["sigua_good"] == pytest.approx(done.split.good.mean())
+
+
+def test_labels_that_are_no_class_are_told_once(mini_batch, lost):
+    """By a warning after the first epoch, in each way to fit."""
+    logits, labels = mini_batch
+    y = without(labels, lost, "-1")
+    for wrap in (False, True):
+        inner = keras.Sequential([keras.Input((K,)), keras.layers.Dense(K)])
+        model = SIGUAModel(inner, SL) if wrap else inner
+        model.compile("sgd", SPARSE(from_logits=True))
+        callbacks = [] if wrap else [SIGUA(SL)]
+        with pytest.warns(UserWarning, match=WARNING) as seen:
+            model.fit(logits, y, epochs=3, verbose=0, callbacks=callbacks)
+        assert len([w for w in seen if "no class" in str(w.message)]) == 1
+
+
+def test_any_label_will_do_in_a_regression(mini_batch):
+    """Targets below 0 and above k, and 0, of a squared error are targets."""
+    logits, _ = mini_batch
+    y = np.random.default_rng(4).normal(scale=9, size=(N, K)).astype("float32")
+    y[3] = 0
+    actual, logs = gradient(logits, y, "mse", SIGUA(SL))
+    split = reference.split(SL, ((logits - y) ** 2).mean(axis=1))
+    expected = sigua.signed_weights(split, 0.25)[:, None] * 2 * (logits - y) / K / N
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    assert logs["sigua_good"] == split.good.mean()
+
+
+class Masked(keras.layers.Layer):
+    """Says which rows count: those whose first entry is not 99."""
+
+    def compute_mask(self, inputs, previous=None):
+        return keras.ops.not_equal(inputs[:, 0], 99.0)
+
+    def call(self, inputs):
+        return keras.ops.where(inputs == 99.0, 0.0, inputs)
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum"])
+@pytest.mark.parametrize("method", METHODS, ids=short)
+def test_a_keras_mask_on_the_predictions_is_kept(method, reduction, mini_batch, lost):
+    """Masked rows take no rank and are not in n: the reference on the others alone."""
+    logits, labels = mini_batch
+    logits[lost, 0] = 99
+    loss = SPARSE(from_logits=True, reduction=reduction)
+    actual, logs = gradient(logits, labels, loss, SIGUA(method), layers=[Masked()])
+    done = reference.step(method, logits[~lost], labels[~lost])
+    scale = len(done.losses) if reduction == "sum" else 1
+    np.testing.assert_allclose(actual[~lost], done.gradient * scale, atol=scale * 4 * EPS)
+    assert not actual[lost].any()
+    assert logs["loss"] == pytest.approx(done.objective * scale, rel=1e-5)
+    assert logs["sigua_good"] == pytest.approx(done.split.good.mean())
+
+
+@pytest.mark.parametrize("method", [sigua.standard(), *METHODS], ids=short)
+def test_a_keras_mask_is_kept_by_the_loss_and_by_the_model(method, mini_batch, lost):
+    """As by the callback; and standard training is Keras's own."""
+    logits, labels = mini_batch
+    logits[lost, 0] = 99
+    done = reference.step(method, logits[~lost], labels[~lost])
+    loss = SPARSE(from_logits=True)
+    actual, logs = gradient(logits, labels, SIGUALoss(method, loss), layers=[Masked()])
+    np.testing.assert_allclose(actual[~lost], done.gradient, atol=4 * EPS)
+    assert logs["loss"] == pytest.approx(done.objective, rel=1e-5)
+    inner = keras.Sequential([Masked(), Shift(logits.shape)])
+    model = SIGUAModel(inner, method)
+    model.compile("sgd", loss)
+    history = model.fit(logits, labels, batch_size=N, verbose=0).history
+    assert history["loss"][0] == pytest.approx(done.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("make", [SIGUA, SIGUALoss, SIGUAModel], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("what", ["T", "per_class"])
+def test_several_labels_per_example_are_refused_where_one_class_is_needed(make, what):
+    """Binary cross-entropy of k sigmoids: before training, or at the loss's first call."""
+    inner = keras.Sequential([keras.Input((5,)), keras.layers.Dense(K, "sigmoid")])
+    x, y = np.zeros((8, 5), "float32"), np.ones((8, K), "float32")
+    method, options = (METHODS[1], {}) if what == "T" else (SL, {"per_class": True})
+    before = inner.get_weights()
+    model, callbacks, loss = inner, [], "binary_crossentropy"
+    if make is SIGUAModel:
+        model = SIGUAModel(inner, method, **options)
+    elif make is SIGUA:
+        callbacks = [SIGUA(method, **options)]
+    else:
+        loss = SIGUALoss(method, loss, **options)
+    model.compile("sgd", loss)
+    with pytest.raises(ValueError, match=rf"^{what}: must have one class per example"):
+        model.fit(x, y, verbose=0, callbacks=callbacks)
+    if make is not SIGUALoss:
+        for one, other in zip(inner.get_weights(), before, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_rows_of_several_classes_are_nan_where_one_is_needed(per_class, mini_batch):
+    """A compiled step cannot refuse them; without T and per_class they are soft labels."""
+    logits, labels = mini_batch
+    y = np.eye(K, dtype="float32")[labels]
+    y[3] = [1, 1, 0, 0]
+    method = SL if per_class else METHODS[1]
+    loss = DENSE(from_logits=True)
+    _, logs = gradient(logits, y, loss, SIGUA(method, per_class=per_class))
+    assert np.isnan(logs["loss"])
+    y[3] = [0.5, 0.5, 0, 0]
+    for callback in (SIGUA(method, per_class=per_class), SIGUA(SL)):
+        _, logs = gradient(logits, y, loss, callback)
+        assert np.isfinite(logs["loss"])
