@@ -50,8 +50,9 @@ class Told(keras.losses.Loss):
 def stand_in(model: Any, output: Output, y: Any, y_pred: Any) -> Told:
     """Return what stands in for the compiled loss of an output, put in its place at first."""
     compiled = model._compile_loss
-    if not compiled.built:  # in a loop of one's own
-        compiled(y, y_pred)
+    if not compiled.built:  # on TensorFlow, and in a loop of one's own
+        alone = not keras.tree.is_nested(y) and not keras.tree.is_nested(y_pred)
+        (compiled.build if alone else compiled)(y, y_pred)  # the latter measures once more
     for i, entry in enumerate(compiled._flat_losses):
         if output.is_at(entry.path):
             if not isinstance(entry.loss, Told):

@@ -50,7 +50,7 @@ def label_index(y_true: Tensor, y_pred: Tensor) -> Tensor:
     if is_dense(y_true, y_pred):
         return ops.cast(ops.argmax(y_true, axis=-1), "int32")
     if y_pred.shape[-1] == 1:  # of p(1) the class it is nearer to
-        y_true = y_true > 0.5
+        y_true = ops.cast(y_true, "float32") > 0.5
     return ops.reshape(ops.cast(y_true, "int32"), (-1,))
 
 
