@@ -4,7 +4,7 @@ from typing import Any
 
 from experiments import NOISES
 
-BESIDE = ["SIGUA_BC batch", "SIGUA_BC classes", "forward"]
+BESIDE = ["SIGUA_BC batch", "SIGUA_BC classes", "agreement", "forward"]
 """Methods that have no curve in the paper."""
 
 
