@@ -10,7 +10,7 @@ REAL = Path(__file__).parents[1] / "examples" / "real"
 
 def real(task, out, *options):
     command = [sys.executable, REAL, task, "--out", out, "--seeds", "0", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout, [json.loads(line) for line in out.read_text().splitlines()]
 
@@ -18,7 +18,7 @@ def real(task, out, *options):
 def test_checked_labels_beat_plain_training_on_labels_from_rules(tmp_path):
     """By the epoch that they choose; what was run is not run again."""
     out = tmp_path / "real.jsonl"
-    options = "--only", "plain", "together, forward", "--sets", "rules, half"
+    options = "--only", "plain", "together, forward", "--sets", "rules, half", "--epochs", "15"
     text, rows = real("run", out, *options)
     advice, *trained = rows
     assert advice["checked"] == "together, forward"

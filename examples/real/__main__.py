@@ -32,6 +32,7 @@ def main() -> None:
     add("--seeds", type=int, nargs="+", metavar="N", default=[0, 1, 2, 3, 4], help="%(default)s")
     add("--only", nargs="+", choices=list(KNOWS), default=list(KNOWS), metavar="RECIPE")
     add("--checked", type=int, metavar="N", default=200, help="labels checked, or only held out")
+    add("--epochs", type=int, metavar="N", default=40, help="default: %(default)s")
     add("--sets", nargs="+", metavar="SET", help="some of them; all by default")
     args = parser.parse_args()
     if args.task == "run":
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
                     {"set": name, "seed": seed, "recipe": ADVICE}
                     | advised(data, seed, args.checked),
                 )
-            for recipe, curves in runs(data, seed, missing, args.checked):
+            for recipe, curves in runs(data, seed, missing, args.checked, args.epochs):
                 row = {"set": name, "seed": seed, "recipe": recipe}
                 row["noise_rate"] = round(float((data.given != data.true).mean()), 4)
                 row |= {

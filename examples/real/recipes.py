@@ -10,7 +10,7 @@ from data import Data
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 from torch import nn
-from train import EPOCHS, Classifier, Curves, part, train
+from train import Classifier, Curves, part, train
 
 import sigua
 from sigua_torch import SIGUALoss, losses
@@ -58,7 +58,9 @@ def advised(data: Data, seed: int, size: int) -> dict[str, str]:
     return {"nothing": nothing, "checked": some if some == "plain" else f"together, {some}"}
 
 
-def runs(data: Data, seed: int, only: list[str], size: int) -> Iterator[tuple[str, Curves]]:
+def runs(
+    data: Data, seed: int, only: list[str], size: int, epochs: int
+) -> Iterator[tuple[str, Curves]]:
     """Yield each recipe's accuracies after each epoch.
 
     Those that train on checked labels train on every other one of them, and hold out the rest.
@@ -90,22 +92,28 @@ def runs(data: Data, seed: int, only: list[str], size: int) -> Iterator[tuple[st
     for name in only:
         if name in methods:
             criterion = SIGUALoss(methods[name])
-            yield name, train(data, rows, given, checked, criterion, seed)
+            yield name, train(data, rows, given, checked, criterion, seed, epochs)
         elif name == "GCE":
             criterion = SIGUALoss(sigua.standard(), base=losses.generalized_cross_entropy)
-            yield name, train(data, rows, given, checked, criterion, seed)
+            yield name, train(data, rows, given, checked, criterion, seed, epochs)
         elif name in together:
             some, criterion = part(data.x[fit], data.true[fit]), SIGUALoss(together[name])
-            yield name, train(data, rows, given, choose, criterion, seed, some)
+            yield name, train(data, rows, given, choose, criterion, seed, epochs, some)
         elif name == "alone":
             some = data.true[fit]
-            yield name, train(data, fit, some, choose, nn.CrossEntropyLoss(), seed, epochs=100)
+            yield name, train(data, fit, some, choose, nn.CrossEntropyLoss(), seed, 100)
         elif name == "gold labels":
-            yield name, train(data, rows, data.true[rows], checked, nn.CrossEntropyLoss(), seed)
+            yield (
+                name,
+                train(data, rows, data.true[rows], checked, nn.CrossEntropyLoss(), seed, epochs),
+            )
         elif name == "prune":
             kept = rows[~find_label_issues(data.given, p, n_jobs=1)[rows]]
-            yield name, train(data, kept, data.given[kept], checked, nn.CrossEntropyLoss(), seed)
+            yield (
+                name,
+                train(data, kept, data.given[kept], checked, nn.CrossEntropyLoss(), seed, epochs),
+            )
         elif name == "CleanLearning":
-            model = CleanLearning(Classifier(k, seed, EPOCHS // 2), cv_n_folds=3)
+            model = CleanLearning(Classifier(k, seed, epochs // 2), cv_n_folds=3)
             accuracy = 100 * model.fit(data.x, data.given).score(data.x_test, data.y_test)
             yield name, Curves([accuracy], [0.0], [0.0])

@@ -9,7 +9,7 @@ from data import Data
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-EPOCHS, BATCH, CHECKED_BATCH = 40, 64, 32
+BATCH, CHECKED_BATCH = 64, 32
 
 
 class Part(NamedTuple):
@@ -42,8 +42,8 @@ def train(
     held_out: np.ndarray,
     criterion: Callable[[Tensor, Tensor], Tensor],
     seed: int,
+    epochs: int,
     checked: Part | None = None,
-    epochs: int = EPOCHS,
 ) -> Curves:
     """Train on some rows with these labels; with `checked` examples in each mini-batch.
 
@@ -80,7 +80,7 @@ def train(
 class Classifier:
     """The same network as one of scikit-learn's, for cleanlab's CleanLearning."""
 
-    def __init__(self, classes: int = 2, seed: int = 0, epochs: int = EPOCHS) -> None:
+    def __init__(self, classes: int = 2, seed: int = 0, epochs: int = 20) -> None:
         self.classes, self.seed, self.epochs = classes, seed, epochs
 
     def get_params(self, deep: bool = True) -> dict[str, int]:
