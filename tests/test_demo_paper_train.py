@@ -372,7 +372,7 @@ def test_two_commands_may_write_to_one_folder_at_once(tiny, tmp_path):
     lines = (tmp_path / "set1-mnist-cpu.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     found = {(r["run"]["noise"], r["run"]["method"], r["run"]["seed"]) for r in rows}
-    assert len(rows) == len(found) == 2 * 2 * 3
+    assert len(rows) == len(found) == 2 * 2 * 4
     keys = {"id", "run", "method", "epochs", "finished", "seconds", "device", "versions"}
     assert all(row.keys() >= keys for row in rows)
     assert all(len(row["curves"]["test"]) == row["epochs"] == 2 for row in rows)
