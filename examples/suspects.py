@@ -268,7 +268,8 @@ def run_all(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     cases = [
         case for case in CASES if case.data not in ("mnist", "fashion") or case.data in folders
     ]
-    for case, seed in track(list(product(cases, range(args.seeds))), "training"):
+    todo = list(product(cases, range(args.seeds)))
+    for case, seed in track(todo, "training", console=Console(stderr=True)):
         if args.epochs:
             case = case._replace(epochs=args.epochs)
         yield study(case, seed, folders)
