@@ -66,7 +66,9 @@ def batch(
         unknown = _not_probabilities(given)
     elif indices and is_kind(given.labels, jnp.integer):
         unknown = _no_class(given.labels, given.num_classes)
-        given = given._replace(labels=given.labels.astype(jnp.int32))
+        # A lookup beyond the last class would have no gradient, not NaN.
+        labels = jnp.where(unknown, 0, given.labels).astype(jnp.int32)
+        given = given._replace(labels=labels)
     else:
         return given  # what else they may be is the base's affair
     return given._replace(factor=jnp.where(unknown, jnp.nan, 1).astype(given.logits.dtype))
