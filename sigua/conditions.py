@@ -349,6 +349,11 @@ class Agreement:
         # A probability may round to 0, and a margin to -1: in the beginning it is good, too.
         return (-1 + risen * (1 + self.threshold) if risen else -2.0,)
 
+    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
+        """Return `at` for many epochs at once, an array per number."""
+        risen = np.minimum(epochs / self.warmup, 1.0) if self.warmup else np.ones_like(epochs)
+        return (np.where(risen > 0, -1 + risen * (1 + self.threshold), -2.0),)
+
     def split(self, batch: Batch, threshold: Any) -> Split:
         margins = batch.margins(self.by_class)
         return Split(margins > threshold, margins <= threshold)

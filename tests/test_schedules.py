@@ -165,6 +165,7 @@ MANY = [
     sigua.custom(sigua.NoiseFloor(RAMP), gamma=sigua.Knots([(3, 0.2)])),
     sigua.sigua_sl(0.5, delta=lambda t: 0.1 / (1 + t), gamma=lambda t: 0.01),
     sigua.sigua_ag(warmup=3),
+    sigua.sigua_ag(warmup=0, threshold=-0.15),
     sigua.custom(sigua.Known(), gamma=0.5),
 ]
 
