@@ -1,4 +1,7 @@
-"""Two attempts to beat agreement with nothing known: averaged margins, and a counted T."""
+"""Attempts to beat agreement with nothing known.
+
+Averaged margins, a counted T, two networks, and a warm-up that the run chooses.
+"""
 
 import numpy as np
 import torch
@@ -10,6 +13,8 @@ from sigua_torch import SIGUALoss
 
 KEEP = 0.7  # of an example's averaged prediction, from epoch to epoch
 WARM = 10  # epochs after which T is counted
+SETTLED = 0.02  # the early phase ends when agreement rises by less than that in an epoch
+RAMP = 5  # times the early phase is the warm-up
 
 
 class AveragedAgreement(nn.Module):
@@ -65,4 +70,70 @@ class ThenForward(nn.Module):
         if self.epoch == WARM - 1:
             ones = torch.ones(len(labels))
             self.counts.index_put_((logits.detach().argmax(1), labels), ones, accumulate=True)
+        return self.criterion(logits, labels)
+
+
+class Twins(nn.Module):
+    """Two networks side by side: logits (n, k, 2)."""
+
+    def __init__(self, one: nn.Module, other: nn.Module) -> None:
+        super().__init__()
+        self.one, self.other = one, other
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.one(x), self.other(x)], dim=2)
+
+
+class TwoNetworks(nn.Module):
+    """Agreement between two networks: each trains on the examples that the other one keeps.
+
+    Called with the logits of `Twins`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.criteria = nn.ModuleList(SIGUALoss(sigua.sigua_ag(WARM)) for _ in range(2))
+
+    def set_epoch(self, epoch: float) -> None:
+        """Raise both thresholds."""
+        for criterion in self.criteria:
+            criterion.set_epoch(epoch)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        pair = logits.unbind(2)
+        for criterion, own in zip(self.criteria, pair, strict=True):
+            criterion(own, labels)
+        kept = [criterion.split.good for criterion in reversed(self.criteria)]
+        losses = [F.cross_entropy(own, labels, reduction="none") for own in pair]
+        return sum((loss * good).mean() for loss, good in zip(losses, kept, strict=True))
+
+
+class OwnWarmup(nn.Module):
+    """Agreement whose warm-up is five times as long as the early phase of this run.
+
+    The early phase ends with the first epoch in which the share of labels that the network predicts
+    before it trains on them rises by less than 0.02. Until then the threshold waits at -0.8.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.criterion = SIGUALoss(sigua.sigua_ag(WARM))
+        self.shares: list[float] = []
+        self.early: float | None = None
+        self.agreed = self.seen = 0
+
+    def set_epoch(self, epoch: float) -> None:
+        """Look at the last epoch's share, and raise the threshold."""
+        if self.seen:
+            self.shares.append(self.agreed / self.seen)
+        self.agreed = self.seen = 0
+        rise = self.shares[-1] - self.shares[-2] if len(self.shares) > 1 else 1.0
+        if self.early is None and rise < SETTLED:
+            self.early = epoch - 1
+        warmup = RAMP * (self.early or max(epoch, 1))
+        self.criterion.set_epoch(WARM * min(epoch / warmup, 1))
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        self.agreed += int((logits.detach().argmax(1) == labels).sum())
+        self.seen += len(labels)
         return self.criterion(logits, labels)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from beyond import AveragedAgreement, ThenForward
+from beyond import AveragedAgreement, OwnWarmup, ThenForward, TwoNetworks
 from elr import EarlyLearning
 from torch import Tensor, nn
 from train import CLASSES, Settings
@@ -29,7 +29,7 @@ PAIR = TransitionMatrix.pair(0.45, CLASSES)
 NEEDS_T = ["BC", "SIGUA_BC label", "SIGUA_BC batch", "forward", "floor on forward"]
 WARMUP = 10  # epochs in which a floor with a warm-up rises from 0, as rho does in the paper
 AGREEMENTS = ["without c", "warmup 5", "warmup 15", "threshold -0.15", "gamma 0.001", "over GCE"]
-AGREEMENTS += ["averaged", "then forward"]
+AGREEMENTS += ["averaged", "then forward", "own warmup", "two networks"]
 VARIANTS = ["warm-up", "gamma 0.1", "gamma 0"]
 KNOW_NOTHING = ["standard", "GCE", "ELR", "agreement"]
 METHODS = [*KNOW_NOTHING, "self-teaching", "SIGUA_SL", "floor on CE", *NEEDS_T]
@@ -141,6 +141,10 @@ def agreement(variant: str, examples: int) -> nn.Module:
         return AveragedAgreement(examples, CLASSES)
     if variant == "then forward":
         return ThenForward(CLASSES)
+    if variant == "own warmup":
+        return OwnWarmup()
+    if variant == "two networks":
+        return TwoNetworks()
     return SIGUALoss(sigua.sigua_ag(**({name: float(value)} if name else {})))
 
 

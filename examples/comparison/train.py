@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from beyond import AveragedAgreement
+from beyond import AveragedAgreement, Twins, TwoNetworks
 from elr import EarlyLearning
 from torch import Tensor, nn
 
@@ -74,7 +74,10 @@ class Training:
         device = images.x.device
         torch.manual_seed(seed)
         self.images, self.criterion, self.settings = images, criterion, settings
-        self.net = make_net(settings.net).to(device)
+        net = make_net(settings.net)
+        if isinstance(criterion, TwoNetworks):
+            net = Twins(net, make_net(settings.net))
+        self.net = net.to(device)
         self.rate = torch.tensor(RATE, device=device)
         on_card = device.type == "cuda"
         self.optimizer = torch.optim.Adam(
@@ -137,7 +140,10 @@ class Training:
     def end(self) -> None:
         """Test, without waiting for the device; then tell what was held out."""
         parts = self.images.x_test.split(TESTED)
-        predicted = torch.cat([self.net(part).argmax(dim=1) for part in parts])
+        logits = torch.cat([self.net(part) for part in parts])
+        if logits.ndim == 3:  # of two networks, which vote
+            logits = logits.softmax(dim=1).sum(dim=2)
+        predicted = logits.argmax(dim=1)
         self.correct.append((predicted == self.images.y_test).double().mean())
         if self.drops:
             self.dropped.append(self.bad / (self.steps * self.settings.batch))
