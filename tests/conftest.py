@@ -5,7 +5,6 @@ SIGUA_TESTS lists any of: core (NumPy alone), torch, demo (torch and what the ex
 scikit-learn), trainers (torch, Keras and what examples/trainers needs). By default: core and torch.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -13,6 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+pytest.register_assert_rewrite("contract")
 
 ASKED = os.environ.get("SIGUA_TESTS", "core torch").split()
 GROUPS = {
@@ -38,22 +39,6 @@ def pytest_ignore_collect(collection_path):
         return None
     prefix = "_".join(collection_path.stem.split("_")[:2])
     return True if GROUPS.get(prefix, "core") not in ASKED else None
-
-
-def _golden(name):
-    return json.loads((Path(__file__).parent / "golden" / name).read_text())
-
-
-@pytest.fixture(scope="session")
-def golden_small_loss():
-    """Vectors from an independent script in exact arithmetic; losses may be "inf"."""
-    return _golden("small_loss.json")
-
-
-@pytest.fixture(scope="session")
-def golden_backward():
-    """Vectors from an independent script in float64."""
-    return _golden("backward.json")
 
 
 def _group_of(block):

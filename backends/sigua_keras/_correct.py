@@ -132,8 +132,13 @@ class Correction:
 
 
 def _dot(entries: Tensor, losses: Tensor) -> Tensor:
-    """Return the dot products of rows, where an entry of 0 drops an infinite loss, too."""
-    return ops.sum(entries * ops.where(entries == 0, 0.0, losses), axis=-1)
+    """Return the dot products of rows; +inf where an infinite loss, of either sign, is in the sum.
+
+    An entry of 0 drops an infinite loss, too.
+    """
+    losses = ops.where(entries == 0, 0.0, losses)
+    infinite = ops.any(ops.isinf(losses), axis=-1)
+    return ops.where(infinite, float("inf"), ops.sum(entries * losses, axis=-1))
 
 
 def _columns(T: TransitionMatrix) -> _Symmetric | _Dense | _Sparse:

@@ -143,6 +143,8 @@ def weigh(
         signed = signed * weight
     if mask is not None:
         signed = signed * _scale(mask, reduction)
+    # An infinite loss says nothing; a NaN stays NaN, even times 0.
+    losses = ops.where(ops.isinf(losses), 0.0, losses)
     return Weighed(losses, y_true, split, signed, size, classless)
 
 

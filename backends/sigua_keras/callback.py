@@ -53,8 +53,8 @@ class SIGUA(keras.callbacks.Callback):
     `Agreement` needs one.
 
     Selection is per mini-batch: per replica under tf.distribute, global under keras.distribution
-    on JAX. A NaN loss makes the objective NaN, and so does an infinite one, because Keras
-    multiplies it by its weight of 0.
+    on JAX. A NaN loss makes the objective NaN; an infinite one is neither good nor bad, and 0 in
+    the sum.
 
     T needs a label per example: of one-hot rows the largest entry.
 

@@ -1,0 +1,245 @@
+"""What every backend must do. A backend inherits from `Contract`, says how it runs a step, is done.
+
+Rules are written once, in the core, so that agreement between backends cannot see a wrong rule.
+Golden vectors, made by an independent script, and masks by hand can.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import sigua
+from sigua import TransitionMatrix, reference
+
+GOLDEN = Path(__file__).parent / "golden"
+INF, NAN = float("inf"), float("nan")
+N, K = 60, 10
+PAIR = TransitionMatrix.pair(0.4, K)
+SYMMETRIC = TransitionMatrix.symmetric(0.5, K)
+# A third of everything is called class 0: 1'T^-1 l can be negative.
+ROWS = TransitionMatrix(2 / 3 * np.eye(K) + 1 / 3 * np.eye(K)[0])
+# Pairs of classes are mistaken for each other, and the matrix is kept sparse.
+BLOCKS = TransitionMatrix.from_dict(
+    {
+        "data": [0.8, 0.2, 0.3, 0.7] * 5,
+        "indices": [j for i in range(0, K, 2) for j in (i, i + 1) * 2],
+        "indptr": list(range(0, 2 * K + 1, 2)),
+    }
+)
+METHODS = [
+    sigua.standard(),
+    sigua.self_teaching(0.5),
+    sigua.sigua_sl(0.5, delta=0.2, gamma=0.25),
+    sigua.sigua_sl(0.5, delta=0.4, gamma=0.25, variant="official"),
+    sigua.sigua_sl(0.29, delta=sigua.Knots([(2, 0.1), (6, 0.3)]), gamma=lambda t: 0.1, warmup=3),
+    sigua.sigua_sl(0.9, delta=0.05, gamma=0.25, warmup=4),
+    sigua.sigua_sl(0.3, delta=0.8, gamma=0.25, warmup=4, variant="official"),
+    sigua.sigua_ag(warmup=5, gamma=0.25),
+    sigua.sigua_ag(warmup=5, gamma=0.25, by_class=False, threshold=-0.25),
+    *(
+        make(T)
+        for T in (PAIR, SYMMETRIC, ROWS, BLOCKS)
+        for make in (
+            sigua.backward_correction,
+            sigua.nn_backward_correction,
+            lambda T: sigua.sigua_bc(T, gamma=0.5),
+            lambda T: sigua.sigua_bc(T, gamma=0.5, over="batch"),
+            sigua.forward_correction,
+            lambda T: sigua.sigua_fc(T, gamma=0.5, floor=9.0),
+        )
+    ),
+    sigua.sigua_bc(ROWS, over="classes"),
+    sigua.custom(sigua.SmallLoss(0.5, 0.25, 0), 0.25, "forward", PAIR),
+    # Of the random mini-batches one floor is below the mean loss, the other above it.
+    sigua.sigua_nf(0.5, K),
+    sigua.custom(sigua.NoiseFloor(9.0), gamma=0.5),
+]
+
+
+class Step(NamedTuple):
+    """What one step did."""
+
+    objective: float
+    gradient: np.ndarray
+    """With respect to the logits, (n, k)."""
+    good: np.ndarray
+    """bool, (n,)."""
+    bad: np.ndarray
+
+
+def name(value):
+    return repr(value)[:60]
+
+
+def golden(file):
+    return json.loads((GOLDEN / file).read_text())
+
+
+def logits_with(losses):
+    """Return two logits each, whose cross-entropy at label 0 is the loss; equal losses stay equal.
+
+    log(1 + e^-z) = l for z = -log(e^l - 1).
+    """
+    losses = np.asarray(losses, dtype="float64")
+    with np.errstate(divide="ignore"):
+        logits = np.stack([-np.log(np.expm1(losses)), np.zeros(len(losses))], axis=1)
+    logits[losses == 0] = [0, -INF]
+    return logits
+
+
+def samples():
+    """Return logits and labels drawn from 40 examples, so that losses tie."""
+    rng = np.random.default_rng(5)
+    rows, labels = rng.normal(scale=2, size=(40, K)), rng.integers(0, K, 40)
+    rows[::3, 0] -= 20  # a class without hope, so that class sums are of both signs
+    rows[:20] += 3 * np.eye(K)[labels[:20]]  # half of the labels are what the model says
+    drawn = rng.integers(0, 40, N)
+    return rows[drawn].astype("float32"), labels[drawn]
+
+
+class Contract:
+    """The tests; `run` is the backend's."""
+
+    eps = float(np.finfo(np.float32).eps)
+    """Of the precision that `run` computes in."""
+    every = 1
+    """Which part of the golden vectors is run, where each costs a compilation."""
+    sees_masks = True
+    """Whether `run` knows the masks, or has to read them from the gradient's sign."""
+
+    def run(self, method, logits, labels, epoch=0) -> Step:
+        """Do one training step from a fresh start, the logits being what is trained."""
+        raise NotImplementedError
+
+    def assert_step(self, step, want, method, n, largest):
+        """Assert equal masks, and values within 8 roundings of the largest number in the sum.
+
+        That is the largest loss, times the largest entry of T^-1; an example's gradient has it
+        over n, or over the number of its kind where good and bad are averaged apart.
+        """
+        np.testing.assert_array_equal(step.good, want.good)
+        if self.sees_masks:
+            np.testing.assert_array_equal(step.bad, want.bad)
+        scale = 8.0 if method.T is None else 8 * np.abs(method.T.inverse).max()
+        if method.separate:
+            kinds = [mask.sum() for mask in (want.good, want.bad) if mask.any()]
+            scale *= n / min(kinds, default=n)
+        atol = self.eps * scale * (1 + largest)
+        np.testing.assert_allclose(step.objective, want.objective, rtol=0, atol=atol)
+        if want.gradient is not None:
+            atol = self.eps * scale / n
+            np.testing.assert_allclose(step.gradient, want.gradient, rtol=0, atol=atol)
+
+    @pytest.mark.filterwarnings("ignore:a mini-batch of", "ignore:epoch:UserWarning")
+    def test_golden_vectors_of_small_loss(self):
+        vectors = golden("small_loss.json")
+        if not self.sees_masks:  # a loss of 0 has no gradient, nor has a bad one without gamma
+            losses = [set(map(float, vector["losses"])) for vector in vectors]
+            seen = zip(vectors, losses, strict=True)
+            vectors = [v for v, values in seen if v["gamma"] and not values & {0.0, INF}]
+        for vector in vectors[:: self.every]:
+            names = ("noise_rate", "delta", "gamma", "warmup", "variant")
+            method = sigua.sigua_sl(**{name: vector[name] for name in names})
+            losses = np.array(vector["losses"], dtype=float)
+            labels = np.zeros(len(losses), dtype=int)
+            step = self.run(method, logits_with(losses), labels, vector["epoch"])
+            want = Step(
+                vector["objective"], None, np.array(vector["good"]), np.array(vector["bad"])
+            )
+            largest = np.max(losses, initial=0, where=losses < INF)
+            self.assert_step(step, want, method, len(losses), largest)
+
+    @pytest.mark.filterwarnings("ignore:over='classes':UserWarning")  # the vectors hold such a T
+    def test_golden_vectors_of_backward_correction(self):
+        vectors = golden("backward.json")
+        fires = [v for v in vectors if v["over"] == "classes" and not all(v["good"])]
+        for vector in vectors[:: self.every] + fires:
+            T = TransitionMatrix(vector["transition"])
+            method = sigua.sigua_bc(T, vector["gamma"], vector["over"])
+            step = self.run(method, vector["logits"], vector["labels"])
+            good = np.array(vector["good"])
+            want = Step(vector["objective"], np.array(vector["gradient"]), good, ~good)
+            largest = np.abs(vector["corrected"]).max()
+            self.assert_step(step, want, method, len(good), largest)
+
+    @pytest.mark.parametrize("epoch", [0, 4, 10])
+    @pytest.mark.parametrize("method", METHODS, ids=name)
+    def test_equals_the_reference(self, method, epoch):
+        """Masks, value and gradient, with ties, of every method early, in between, and late."""
+        logits, labels = samples()
+        spec = reference.step(method, logits, labels, epoch)
+        want = Step(spec.objective, spec.gradient, spec.split.good, spec.split.bad)
+        step = self.run(method, logits, labels, epoch)
+        self.assert_step(step, want, method, N, np.abs(spec.losses).max())
+
+    def test_masks_by_hand(self):
+        """Losses 1 to 8, rate 1/2, delta 1/4: floor(4) + 1 = 5 are good, the next 2 are bad."""
+        method = sigua.sigua_sl(0.5, delta=0.25, gamma=0.5, warmup=0)
+        losses = np.array([8, 1, 5, 2, 7, 3, 6, 4])
+        step = self.run(method, logits_with(losses), np.zeros(8, dtype=int))
+        assert step.good.tolist() == [False, True, True, True, False, True, False, True]
+        assert step.bad.tolist() == [False, False, False, False, True, False, True, False]
+        assert step.objective == pytest.approx((15 - 0.5 * 13) / 8, rel=32 * self.eps)
+
+    def test_agreement_by_hand(self):
+        """Probabilities 3/4, 1/2, 1/5 at the label have margins 1/2, 0, -3/5: the first is good."""
+        logits = np.log([[3, 1], [1, 1], [1, 4]])
+        method = sigua.sigua_ag(warmup=0, gamma=0.5, by_class=False)
+        step = self.run(method, logits, np.zeros(3, dtype=int))
+        assert step.good.tolist() == [True, False, False]
+        assert step.bad.tolist() == [False, True, True]
+        want = (np.log(4 / 3) - 0.5 * (np.log(2) + np.log(5))) / 3
+        assert step.objective == pytest.approx(want, rel=32 * self.eps)
+
+    @pytest.mark.parametrize("where", [[1], [2], [1, 2], [0], [0, 2]], ids=str)
+    @pytest.mark.parametrize(
+        "T",
+        [
+            TransitionMatrix.symmetric(0.3, 3),
+            TransitionMatrix.pair(0.3, 3),
+            TransitionMatrix([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]]),
+        ],
+        ids=["symmetric", "pair", "dense"],
+    )
+    def test_an_infinite_corrected_loss_says_nothing(self, T, where):
+        """Neither good nor bad, no gradient; the others are as they are, over four."""
+        logits = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+        logits[0, where], labels = -INF, np.array([0, 1, 2, 0])
+        method = sigua.sigua_bc(T)
+        spec = reference.step(method, logits, labels)
+        assert not spec.split.good[0]
+        assert not spec.split.bad[0]
+        step = self.run(method, logits, labels)
+        want = Step(spec.objective, spec.gradient, spec.split.good, spec.split.bad)
+        self.assert_step(step, want, method, 4, np.abs(spec.losses[1:]).max())
+        assert (step.gradient[0] == 0).all()
+
+    @pytest.mark.parametrize("logit", [100.0, 10_000.0])
+    def test_large_logits_are_exact(self, logit):
+        """Of (a, 0) and (0, a) at label 0 the losses are 0 and a: nothing overflows."""
+        logits = np.array([[logit, 0], [0, logit]])
+        step = self.run(sigua.standard(), logits, np.zeros(2, dtype=int))
+        assert step.objective == pytest.approx(logit / 2, rel=8 * self.eps)
+        np.testing.assert_allclose(step.gradient, [[0, 0], [-0.5, 0.5]], rtol=0, atol=self.eps)
+
+    @pytest.mark.parametrize("method", [METHODS[2], METHODS[7], METHODS[11]], ids=name)
+    def test_nan_reaches_the_user(self, method):
+        logits, labels = samples()
+        logits[3, 1] = NAN
+        step = self.run(method, logits, labels, 10)
+        assert np.isnan(step.objective)
+        if self.sees_masks:
+            assert not step.good[3]
+            assert not step.bad[3]
+
+    @pytest.mark.filterwarnings("ignore:a mini-batch of", "ignore:epoch:UserWarning")
+    def test_one_example(self):
+        """Alone it is good whatever its loss: ln 4 at p = 1/4."""
+        method = sigua.sigua_sl(0.5, delta=0.25, gamma=0.5, warmup=0)
+        step = self.run(method, np.log([[1.0, 3.0]]), np.array([0]))
+        assert step.good.tolist() == [True]
+        assert step.objective == pytest.approx(np.log(4), rel=8 * self.eps)
+        np.testing.assert_allclose(step.gradient, [[-0.75, 0.75]], rtol=0, atol=8 * self.eps)
