@@ -1,5 +1,6 @@
 """Every example starts as its first lines say, and prints what they promise."""
 
+import gzip
 import json
 import os
 import re
@@ -69,3 +70,14 @@ def test_suspects_compares_two_lists_and_what_is_gained_without_them(tmp_path):
     again = launch(EXAMPLES / "suspects.py", "--table", path)
     tables = done.stdout[: done.stdout.rindex("|") + 1]
     assert tables.strip() == again.stdout.strip()
+
+
+def test_lost_class_trains_three_ways_and_counts_the_seeds(tmp_path):
+    """On 64 black images each, where one class is predicted for all: nine are lost, each time."""
+    for kind in ("train", "t10k"):
+        files = {"images-idx3": bytes(16 + 64 * 784), "labels-idx1": bytes(8 + 64)}
+        for name, content in files.items():
+            (tmp_path / f"{kind}-{name}-ubyte.gz").write_bytes(gzip.compress(content))
+    done = launch(EXAMPLES / "lost_class.py", "--data", tmp_path, "--seeds", "2")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(re.findall(r"a class lost with 2 seeds of 2", done.stdout)) == 3

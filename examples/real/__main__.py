@@ -11,13 +11,14 @@ on a CPU. Needs torch, scikit-learn, cleanlab and sigua.
 import argparse
 import json
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from data import made_up, sets
 from recipes import KNOWS, advised, runs
-from report import ADVICE, tables
+from report import ADVICE, Key, key, tables
 
 
 def main() -> None:
@@ -31,7 +32,8 @@ def main() -> None:
     add("--out", type=Path, metavar="FILE", default="real.jsonl", help="%(default)s")
     add("--seeds", type=int, nargs="+", metavar="N", default=[0, 1, 2, 3, 4], help="%(default)s")
     add("--only", nargs="+", choices=list(KNOWS), default=list(KNOWS), metavar="RECIPE")
-    add("--checked", type=int, metavar="N", default=200, help="labels checked, or only held out")
+    help = "labels checked, or only held out; default: %(default)s"
+    add("--checked", type=int, nargs="+", metavar="N", default=[200], help=help)
     add("--epochs", type=int, metavar="N", default=40, help="default: %(default)s")
     add("--sets", nargs="+", metavar="SET", help="some of them; all by default")
     args = parser.parse_args()
@@ -42,37 +44,32 @@ def main() -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Append a line per set, seed and recipe to the file; what it has already is not repeated."""
+    """Append a line per set, seed, recipe and number of checked labels, but for those it has."""
     torch.set_num_threads(1)
-    done = set()
+    done: set[Key] = set()
     if args.out.exists():
-        rows = map(json.loads, args.out.read_text(encoding="utf-8").splitlines())
-        done = {(row["set"], row["seed"], row["recipe"]) for row in rows}
+        lines = args.out.read_text(encoding="utf-8").splitlines()
+        done = {key(json.loads(line)) for line in lines}
     makers = made_up() if args.made_up else sets(args.music, args.fashion)
-    for seed in args.seeds:
-        for name, make in makers.items():
-            if args.sets is not None and name not in args.sets:
-                continue
-            wanted = [ADVICE, *args.only]
-            missing = [recipe for recipe in wanted if (name, seed, recipe) not in done]
-            if not missing:
-                continue
-            data, start = make(seed), time.process_time()
-            if (name, seed, ADVICE) not in done:
-                write(
-                    args.out,
-                    {"set": name, "seed": seed, "recipe": ADVICE}
-                    | advised(data, seed, args.checked),
-                )
-            for recipe, curves in runs(data, seed, missing, args.checked, args.epochs):
-                row = {"set": name, "seed": seed, "recipe": recipe}
-                row["noise_rate"] = round(float((data.given != data.true).mean()), 4)
-                row |= {
-                    key: [round(v, 2) for v in curve] for key, curve in curves._asdict().items()
-                }
-                row["seconds"] = round(time.process_time() - start, 1)
-                start = time.process_time()
-                write(args.out, row)
+    names = [name for name in makers if args.sets is None or name in args.sets]
+    for seed, name, size in product(args.seeds, names, args.checked):
+        wanted = [ADVICE, *args.only]
+        missing = [recipe for recipe in wanted if (size, name, seed, recipe) not in done]
+        if not missing:
+            continue
+        place = {"set": name, "seed": seed, "size": size}
+        data, start = makers[name](seed), time.process_time()
+        if size >= len(data.x):  # too many for this set
+            continue
+        if ADVICE in missing:
+            write(args.out, place | {"recipe": ADVICE} | advised(data, seed, size))
+        for recipe, curves in runs(data, seed, missing, size, args.epochs):
+            row = place | {"recipe": recipe}
+            row["noise_rate"] = round(float((data.given != data.true).mean()), 4)
+            row |= {key: [round(v, 2) for v in curve] for key, curve in curves._asdict().items()}
+            row["seconds"] = round(time.process_time() - start, 1)
+            start = time.process_time()
+            write(args.out, row)
 
 
 def write(path: Path, row: dict[str, Any]) -> None:

@@ -1,17 +1,23 @@
 """Tables of what was run: means and standard deviations over the seeds."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 Row = dict[str, Any]
-Key = tuple[str, int, str]
+Key = tuple[int, str, int, str]
 ADVICE = "advice"
 NOTHING = ["plain", "GCE", "sigua_ag", "sigua_sl", "forward", "prune", "CleanLearning"]
 CHECKED = ["plain", "forward, counted T", "alone", "together", "together, sigua_ag"]
 CHECKED += ["together, forward"]
 ORACLE = ["forward, true T", "gold labels"]
 EPOCH_BY = {"nothing": "noisy", "checked": "checked", "all": "checked"}
+
+
+def key(row: Row) -> Key:
+    """Return what makes a run the same as another."""
+    return row["size"], row["set"], row["seed"], row["recipe"]
 
 
 def chosen(row: Row, by: str) -> float:
@@ -84,6 +90,23 @@ class Results:
 
 
 def tables(rows: list[Row]) -> str:
-    """Return both tables."""
-    results = Results(rows)
-    return f"{results.table()}\n\n{results.verdict()}"
+    """Return both tables for each number of checked labels, and one by that number."""
+    sizes = sorted({row["size"] for row in rows})
+    by_size = {size: Results([row for row in rows if row["size"] == size]) for size in sizes}
+    parts = []
+    for size, results in by_size.items():
+        parts += [f"{size} checked labels, or held out:", results.table(), results.verdict()]
+    return "\n\n".join([*parts, sizes_table(by_size)])
+
+
+def sizes_table(by_size: dict[int, Results]) -> str:
+    """Return a Markdown table: accuracy by set and recipe, and by the number of checked labels."""
+    lines = [f"| set | recipe | {' | '.join(map(str, by_size))} |"]
+    lines.append("|---" * (len(by_size) + 2) + "|")
+    names = dict.fromkeys(name for results in by_size.values() for name in results.sets)
+    for name, recipe in product(names, [ADVICE, *CHECKED]):
+        groups = [results.values(name, recipe, "checked") for results in by_size.values()]
+        cells = [f"{np.mean(g):.1f} ± {np.std(g):.1f}" if g else "-" for g in groups]
+        if any(groups):
+            lines.append(f"| {name} | {recipe} | {' | '.join(cells)} |")
+    return "\n".join(lines)
