@@ -12,8 +12,20 @@ from train import Settings
 LAST = 5  # epochs whose test accuracy is averaged
 Row = dict[str, Any]
 FLOORS = ["floor on CE", "floor on forward"]
-COLORS = dict(zip(METHODS, [*(f"C{i}" for i in range(10)), "black", "gold"], strict=True))
-COLORS["agreement"] = "#6a2c91"
+COLORS = {  # of a method as in the figures of digits.py and paper/
+    "standard": "#7a7a7a",
+    "GCE": "#d86fa8",
+    "ELR": "#17a2a2",
+    "agreement": "#6a2c91",
+    "self-teaching": "#79b4e3",
+    "SIGUA_SL": "#0a4f9e",
+    "floor on CE": "#9aa23c",
+    "BC": "#f2b134",
+    "SIGUA_BC label": "#b3122a",
+    "SIGUA_BC batch": "#8a2f8f",
+    "forward": "#2f9e5b",
+    "floor on forward": "#1c4f31",
+}
 
 
 def scores(rows: Iterable[Row]) -> np.ndarray:
