@@ -181,7 +181,7 @@ def draw_nothing_known(rows: list[Row], path: Path) -> None:
             look = {"color": COLORS[method], "markerfacecolor": "white" if told else COLORS[method]}
             panel.errorbar(places, means, spreads, fmt="o", label=method + told, **look)
         panel.set(ylabel=f"test accuracy (%), {data}", ylim=(55 if data == "fashion" else 50, None))
-        panel.set_xticks(range(len(NOISES)), NOISES)
+        panel.set_xticks(range(len(NOISES)), [noise.replace("-", "\n") for noise in NOISES])
         panel.grid(axis="y", alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=9)
     figure.savefig(path, dpi=120)
