@@ -2,7 +2,8 @@
 
     logits: shape (n, k); labels: integers in [0, k), shape (n,); result: float64, shape (n,)
 
-The adapters' `losses` modules equal these where the framework itself has none.
+Other shapes, and labels outside [0, k), raise ValueError. The `losses` modules of the adapters
+equal these where the framework has no such loss of its own.
 """
 
 from __future__ import annotations
