@@ -277,5 +277,5 @@ def test_a_correction_that_the_backend_does_not_know_is_refused(T):
     """As if the core had got another one: it must not be taken for one of the others."""
     method = sigua.standard() if T is None else sigua.forward_correction(T)
     object.__setattr__(method, "correction", "sideways")
-    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*'sideways' came"):
+    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*got 'sideways';"):
         SIGUALoss(method)
