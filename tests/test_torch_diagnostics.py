@@ -246,7 +246,7 @@ def test_history_refuses_what_it_cannot_place():
     ]:
         with pytest.raises(ValueError, match=message):
             history.update(*arguments)
-    with pytest.raises(ValueError, match=r"^update: must come before end_epoch"):
+    with pytest.raises(ValueError, match=r"^update: must be called before end_epoch"):
         history.end_epoch()
     with pytest.raises(ValueError, match=r"^num_examples: must be a whole number of at least 1"):
         LabelHistory(0)

@@ -1,4 +1,4 @@
-"""`sigua_loss` and `sigua_split`: the objective and the split of a mini-batch, in pure functions."""
+"""`sigua_loss` and `sigua_split`: the objective and the split of a mini-batch, pure functions."""
 
 from __future__ import annotations
 
