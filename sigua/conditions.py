@@ -384,6 +384,11 @@ class Known:
         return ()
 
     def split(self, batch: Batch) -> Split:
+        """Return what the user gave.
+
+        Raises:
+            ValueError: the user gave nothing.
+        """
         if batch.trusted is None:
             raise ValueError(
                 "trusted: must be a boolean per example for the condition Known, got None; "

@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused(make):
             make(method, per_class=True)
     with pytest.raises(ValueError, match="loss: must be a plain one"):
         make(SL, rank_by=SIGUALoss(SL))
-    with pytest.raises(ValueError, match=r"^rank_by: must be a loss of Keras .* 'ce2' came"):
+    with pytest.raises(ValueError, match=r"^rank_by: must be a loss of Keras .* got 'ce2';"):
         make(SL, rank_by="ce2")
-    with pytest.raises(ValueError, match=r"^loss: must be a loss of Keras .* 3 came"):
+    with pytest.raises(ValueError, match=r"^loss: must be a loss of Keras .* got 3;"):
         SIGUALoss(SL, loss=3)

@@ -78,7 +78,11 @@ def integer_labels(labels: Array) -> None:
 
 
 def trusted(method: Method, value: Any, shape: tuple[int, ...]) -> Any:
-    """Return the marks as arrays: a mask, a `Split` of two masks, or None."""
+    """Return the marks as arrays: a mask, a `Split` of two masks, or None.
+
+    Raises:
+        ValueError: marks that the method does not read, or of another shape or dtype.
+    """
     if value is not None and not reads(method.condition, "trusted"):
         raise ValueError(
             "trusted: must be None unless the condition is Known or a rule of your own that reads "
@@ -116,7 +120,11 @@ def masks(split: Split, shape: tuple[int, ...]) -> None:
 
 
 def confidence_for(method: Method, state: Any, num_classes: int) -> Array | None:
-    """Return the class confidence for a rule that reads it, and None for other rules."""
+    """Return the class confidence for a rule that reads it, and None for other rules.
+
+    Raises:
+        ValueError: the rule reads it, and it is missing or of another shape or dtype.
+    """
     if not reads(method.condition, "confidence"):
         return None
     if state is None:

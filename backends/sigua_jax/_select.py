@@ -41,7 +41,7 @@ def decide(
     trusted: Any,
     confidence: Any,
 ) -> Step:
-    """Compute the losses and apply the rule; the arguments are those of `sigua_loss`."""
+    """Compute the losses and apply the rule; arguments and errors are those of `sigua_loss`."""
     needed = method.T is not None or reads(method.condition, "margins") or options.per_class
     of_classes = options.base is None or needed
     given = _examples.batch(method, logits, labels, where, of_classes=of_classes)

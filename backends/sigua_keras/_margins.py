@@ -104,7 +104,11 @@ class Margins:
         self.takes_part, self.confidence = takes_part, confidence
 
     def __call__(self, by_class: bool) -> Tensor:
-        """Return the margins, (n,), of p, divided by c if `by_class`, and scaled to sum to 1."""
+        """Return the margins, (n,), of p, divided by c if `by_class`, and scaled to sum to 1.
+
+        Raises:
+            ValueError: the rule reads margins by class without naming "confidence" in `reads`.
+        """
         u = self.p
         if by_class:
             if self.confidence is None:

@@ -127,7 +127,11 @@ class Objective:
     def measure(
         self, model: Any, output: Output, y: Any, y_pred: Any, sample_weight: Any
     ) -> tuple[Weighed, str | None]:
-        """Return the output's losses and weights, and how its losses are reduced."""
+        """Return the output's losses and weights, and how its losses are reduced.
+
+        Raises:
+            ValueError: the model, its labels or its weights do not fit the method.
+        """
         if model._compile_loss is not self._checked:  # compiled again in a loop of the user's own
             self.check(model, self._network)
         self.reached = True
@@ -178,6 +182,10 @@ def total_loss(
         y_pred: predictions of all outputs.
         sample_weight: for one output or for all.
         training: whether the model is training.
+
+    Raises:
+        ValueError: as for `Objective.measure`; two objectives for one output; or a `compute_loss`
+            that leaves out a corrected loss.
     """
     if not training or any(objective.evaluating for objective in objectives):
         return compute_loss(x, y, y_pred, sample_weight, training=training)
