@@ -133,7 +133,7 @@ def test_what_cannot_be_watched_is_refused_before_the_first_epoch():
     two = "sparse_categorical_crossentropy"
     wrong_size = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 5))
     for net, watch, labels, match in (
-        (model(None), LabelWatch(x, y), y, "probabilities: each row must be probabilities"),
+        (model(None), LabelWatch(x, y), y, "probabilities: must be rows of probabilities"),
         (model(), LabelWatch(x, y + 1), y, "labels: must lie in [0, 3)"),
         (model(), LabelWatch(x, np.where(np.arange(96) == 95, 7, y)), y, "y: must lie in [0, 3)"),
         (model(), LabelWatch(x[:90], y), y[:90], "x: must have an entry for each of y"),
