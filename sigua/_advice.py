@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from sigua.diagnosis import Diagnosis
 
 ENOUGH = 100
-"""As many checked labels choose an epoch or a method, and train."""
+"""This many checked labels are enough to choose an epoch or a method, and to train on."""
 HARDLY = 0.05
-"""Below this noise rate nothing that we measured gains on plain training."""
+"""Below this noise rate no method that we measured is better than plain training."""
 CHECK = "check 100 labels at random"
 
 
@@ -26,17 +26,17 @@ class Advice(NamedTuple):
 
 
 def advise(found: Diagnosis) -> Advice:
-    """Return the advice: with `ENOUGH` checked labels they train, too, and choose the epoch."""
+    """Return the advice; `ENOUGH` checked labels are also trained on, and choose the epoch."""
     with_checked = found.num_checked >= ENOUGH
     if found.noise_rate.value < HARDLY:
-        why = "hardly a label is wrong"
+        why = "hardly any label is wrong"
         if not with_checked:
             why += f", unless errors follow from the input: {CHECK}"
         return Advice(standard(), "sigua.standard(), plain training", why)
     if with_checked:
         return _with_checked(found)
     if not found.overlap or found.T is None:
-        why = f"classes are apart, and labels that the model rejects are wrong; better, {CHECK}"
+        why = f"classes are apart, so labels that the model rejects are wrong; better, {CHECK}"
         return Advice(sigua_ag(), "sigua.sigua_ag()", why)
     why = f"classes overlap, and T drops nothing that is ambiguous; better, {CHECK}"
     return Advice(forward_correction(found.T), "sigua.forward_correction(diagnosis.T)", why)

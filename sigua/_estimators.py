@@ -1,4 +1,4 @@
-"""The estimators behind `sigua.estimate`: one function each, from checked evidence to rows of T."""
+"""The estimators behind `sigua.estimate`: one function each, from checked input to rows of T."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sigua.transition import TransitionMatrix
 
 Integers = NDArray[Any]
 Rows = tuple[Floats, NDArray[np.bool_]]
-"""(k, k) and (k,): the rows of T, and the classes of which nothing is known."""
+"""(k, k) and (k,): the rows of T, and the classes about which nothing is known."""
 
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 FEWEST = 50
-"""Fewer examples than this say nothing about a rate."""
+"""With fewer examples than this, nothing can be said about a rate."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Evidence:
         return pairs.reshape(k, k).astype(np.float64)
 
     def true_frequencies(self, T: TransitionMatrix) -> Floats:
-        """Return what T turns into the observed frequencies of the classes, shape (k,)."""
+        """Return the true class frequencies, which T turns into the observed ones, shape (k,)."""
         observed = self.p.mean(axis=0)
         if self.labels is not None:
             observed = np.bincount(self.labels, minlength=self.num_classes) / len(self.p)
@@ -65,7 +65,7 @@ def _confident(evidence: Evidence) -> Rows:
     average = np.divide(own, sizes, out=np.full(len(sizes), np.inf), where=sizes > 0)
     sure = np.where(p >= average - 1e-9, p, -1.0)  # an average of equal numbers may round up
     some = sure.max(axis=1) >= 0
-    # p(true | observed): each class with labels has a surest one, hence a row.
+    # p(true | observed): each class with labels has a most confident example, hence a row.
     share, _ = _divided_by_sums(evidence.counts(y[some], sure[some].argmax(axis=1)))
     return _divided_by_sums((share * sizes[:, None]).T)
 
@@ -85,16 +85,16 @@ def _surest(evidence: Evidence) -> Rows:
     counts = evidence.counts(p.argmax(axis=1)[top], y[top])
     average = np.full((k, k), rate.value / (k - 1))
     np.fill_diagonal(average, 1 - rate.value)
-    rows, _ = _divided_by_sums(counts + k * average)  # one label of each class, as on average
+    rows, _ = _divided_by_sums(counts + k * average)  # k more labels a class, as on average
     return rows, counts.sum(axis=1) == 0
 
 
 def surest(p: Floats, y: Integers) -> tuple[NDArray[np.bool_], Interval]:
-    """Return who is predicted most surely, and how many of their labels say otherwise.
+    """Return the examples predicted most surely, and the share of their labels that disagree.
 
-    The same share of each predicted class, out of `SHARES`, is taken: that whose interval ends
-    lowest. The few surest are hardly ambiguous, so that what disagrees is noise; more of them make
-    it certain, as long as they are as sure.
+    The same share of each predicted class is taken: the one of `SHARES` whose interval has the
+    lowest upper end. The few surest examples are hardly ambiguous, so a label that disagrees is
+    noise. More examples make the interval narrower, as long as they are as sure.
     """
     predicted, sureness = p.argmax(axis=1), p.max(axis=1)
     order = np.lexsort((-sureness, predicted))
@@ -116,7 +116,7 @@ def _gold(evidence: Evidence) -> Rows:
 
 
 def _divided_by_sums(rows: Floats) -> Rows:
-    """Divide each row by its sum, and put a clean row where there is nothing to divide."""
+    """Divide each row by its sum; a row of zeros becomes that of a clean class."""
     sums = rows.sum(axis=1)
     unknown = sums == 0
     rows = np.where(unknown[:, None], np.eye(len(rows)), rows)

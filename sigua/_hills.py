@@ -1,4 +1,4 @@
-"""Where the labels that look wrong begin: at the valley before a second hill, if there is one."""
+"""Where labels begin to look wrong: in the valley before a second hill, if there is one."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from numpy.typing import NDArray
 NOWHERE = float("inf"), float("nan")
 
 BINS = 20
-"""Over [0, 1]. Two neighbours are a window, 0.1 wide, whose middle is where one may cut."""
+"""Of the histogram over [0, 1]. Two neighbours make a window, 0.1 wide; a cut is at its middle."""
 RISE = 3.0
-"""Standard deviations by which the hill must rise above the valley, or chance may have made it."""
+"""How many standard deviations the hill must rise above the valley, so as not to be chance."""
 STEEP = 1.25
-"""How many times as high it must be, too: of many examples, any flat tail rises a little."""
+"""How many times as high as the valley it must be, too: with many examples any tail rises a bit."""
 SURE = 0.7
-"""The share of wrong labels below which nobody is named."""
+"""The share of wrong labels among suspects, below which no example is named."""
 DOUBT = 2
-"""How many times the mean score of the others the share of suspects may be."""
+"""The share of suspects may be at most this many times the mean score of the others."""
 
 
 def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
     """Return where to cut, and the share of wrong labels above; (inf, NaN) for no second hill.
 
-    Right labels make one hill, whose far side falls; wrong ones, if there are many and the model
-    can tell them, make another beyond it. Only a cut from 0.5 up is looked for: below, the model
-    itself finds the label likelier than any other, and a hill is one of hard classes.
+    Right labels make one hill, whose far side falls. Wrong labels make another beyond it, if there
+    are many and the model can tell them. A cut is looked for from 0.5 up only: below, the model
+    itself finds the label likelier than any other, and a hill is that of hard classes.
 
-    A model that is too sure of itself makes a hill of its own mistakes, clean data or not. One that
-    is not, and finds another class likelier for a share q of the labels, is unsure of the rest: the
-    mean of 1 - p(likeliest) is q at least, and that of the scores, (1 - margin) / 2, half of it.
+    A model that is too sure of itself makes a hill of its own mistakes, even on clean data. A model
+    that is not too sure, and finds another class likelier for a share q of the labels, is unsure
+    of the rest, too: the mean of 1 - p(likeliest) is at least q, and the mean of the scores,
+    (1 - margin) / 2, at least q / 2.
 
-    The share is an estimate: as if half of the labels at the cut were right, and fewer and fewer up
-    to a score of 1, in a straight line.
+    The share is an estimate: it assumes that half of the labels at the cut are right, and that this
+    falls to none at a score of 1, in a straight line.
 
     Args:
         scores: in [0, 1], shape (n,): (1 - margin) / 2.
@@ -56,10 +57,10 @@ def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def known_classes(suspects: NDArray[np.bool_], labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return whose label is of a class that the model knows well enough to speak against it.
+    """Return which labels are of a class that the model knows well enough to reject labels of.
 
-    That is not a class of which a third is suspect, and three times as many as of all: a rare class
-    that the model hardly ever predicts looks as if it was wrong.
+    It does not know a class of which more than a third is suspect, and more than three times as
+    large a share as of all labels: a rare class that is hardly ever predicted looks wrong.
 
     Args:
         suspects: bool, (n,).

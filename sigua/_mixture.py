@@ -1,4 +1,4 @@
-"""Two normal components fitted to what speaks against each label: right labels and wrong ones."""
+"""Two normal components, right labels and wrong ones, fitted to a score against each label."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ FLOOR = 1e-6  # of a variance: a component of equal losses must not become infin
 def share_of_larger(values: Floats) -> float:
     """Return the weight, in [0, 1], of the component with the larger values; 0 if all are equal.
 
-    By expectation-maximisation, from the best threshold.
+    By expectation-maximisation, which starts from the best threshold.
 
     Args:
-        values: in [0, 1], shape (n,), such as 1 - p(label): losses have a long tail, and +inf.
+        values: in [0, 1], shape (n,), such as 1 - p(label), not losses, which have a long tail and
+            may be +inf.
     """
     if values.max() - values.min() < FLOOR:
         return 0.0
@@ -30,9 +31,9 @@ def share_of_larger(values: Floats) -> float:
 
 
 def best_threshold(values: Floats) -> float:
-    """Return the cut that leaves the two parts furthest apart (Otsu 1979), none above if all tie.
+    """Return the cut for which the variance between the two parts is largest (Otsu 1979).
 
-    Furthest is by the variance between the parts; above the cut are values larger than it.
+    The upper part is the values larger than the cut; it is empty if all values are equal.
     """
     ordered = np.sort(values)
     if ordered[-1] - ordered[0] < FLOOR:

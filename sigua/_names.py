@@ -16,7 +16,7 @@ def probabilities_and_labels(
     """Return probabilities, (n, k), and the column of each label, (n,), both checked.
 
     Raises:
-        ValueError: one of them is none, or they do not belong together.
+        ValueError: probabilities or labels that are invalid, or of different lengths.
     """
     p = checks.probabilities("probabilities", probabilities)
     names = column_names(probabilities, classes, p.shape[1])
@@ -26,12 +26,12 @@ def probabilities_and_labels(
 
 
 def column_names(probabilities: Any, classes: Any, num_classes: int) -> list[Any] | None:
-    """Return what the columns are called: `classes`, or a data frame's own names.
+    """Return the names of the columns: `classes`, or those of a data frame.
 
-    None for columns that are only counted.
+    None if the columns have numbers only.
 
     Raises:
-        ValueError: not k different names, or others than those of the data frame.
+        ValueError: not k different names, or not those of the data frame.
     """
     counted = list(range(num_classes))
     columns = list(getattr(probabilities, "columns", counted))
@@ -52,16 +52,16 @@ def column_names(probabilities: Any, classes: Any, num_classes: int) -> list[Any
 
 
 def columns_of(name: str, labels: Any, names: list[Any] | None) -> Any:
-    """Return the column of each label, or, without names, the labels as they are.
+    """Return the column of each label; without names, the labels as they are.
 
     Raises:
-        ValueError: a label that is none of the names.
+        ValueError: a label that is not among the names.
     """
     if names is None:
         return labels
     found = checks.array(name, labels)
     if found.ndim != 1:
-        return found  # which is refused with the advice for its shape
+        return found  # the caller refuses it, with advice for its shape
     columns = {names[i]: i for i in range(len(names))}
     index = np.array([columns.get(label, -1) for label in found.tolist()], dtype=np.int64)
     if (index < 0).any():

@@ -1,4 +1,7 @@
-"""One sentence for bad input: *argument: rule, but what came; what to try*. Adapters use it too."""
+"""Checks of arguments. Each error is one sentence: *argument: must be ..., got ...; try ...*.
+
+`advice` is the end of that sentence, such as "try 0.5". Adapters use these checks, too.
+"""
 
 from __future__ import annotations
 
@@ -35,36 +38,42 @@ def number(
     inside = real and bool(low <= value <= min(high, LARGEST))  # False for NaN
     if not inside or (value == high and not closed):
         bracket = "]" if closed and high != float("inf") else ")"
-        rule = f"must be a number in [{low:g}, {high:g}{bracket}"
-        raise refuse(name, rule, f"{value!r} came", advice)
+        raise ValueError(
+            f"{name}: must be a number in [{low:g}, {high:g}{bracket}, got {value!r}; {advice}"
+        )
     return float(value)
 
 
 def whole(name: str, value: Any, low: int, advice: str) -> int:
-    """Return `value` as an int of at least `low`; 10.0 is not one.
+    """Return `value` as an int of at least `low`; 10.0 is refused.
 
     Raises:
         ValueError: `value` is not an integer, or below `low`.
     """
     if not _is_integer(value) or value < low:
-        rule = f"must be a whole number of at least {low}"
-        raise refuse(name, rule, f"{value!r} came", advice)
+        raise ValueError(
+            f"{name}: must be a whole number of at least {low}, got {value!r}; {advice}"
+        )
     return int(value)
 
 
 def plain_numbers(dataclass: Any) -> None:
-    """Turn other numbers in a frozen dataclass into Python's, so that it prints and stores them."""
+    """Turn numbers in a frozen dataclass into Python's own, so that it prints and stores them."""
     for field in fields(dataclass):
         value = getattr(dataclass, field.name)
         if isinstance(value, np.generic):
             object.__setattr__(dataclass, field.name, value.item())
         elif isinstance(value, Rational) and not isinstance(value, int):
-            with suppress(OverflowError):  # one that is too large is refused as it came
+            with suppress(OverflowError):  # one that is too large is refused later, as it is
                 object.__setattr__(dataclass, field.name, float(value))
 
 
 def schedule(name: str, value: Any, low: float, high: float, advice: str) -> Any:
-    """Return a callable as it is, its knots checked if it has some, or else a checked number."""
+    """Return a checked number, or a callable as it is, after checking its knots if it has any.
+
+    Raises:
+        ValueError: the number, or the value at a knot, is not a number in [low, high].
+    """
     if not callable(value):
         return number(name, value, low, high, advice)
     for epoch, at_knot in getattr(value, "points", ()):
@@ -75,7 +84,7 @@ def schedule(name: str, value: Any, low: float, high: float, advice: str) -> Any
 def flag(name: str, value: Any) -> None:
     """Raise ValueError unless `value` is True or False."""
     if not isinstance(value, bool):
-        raise refuse(name, "must be True or False", f"{value!r} came", "try True")
+        raise ValueError(f"{name}: must be True or False, got {value!r}; try True")
 
 
 def choice(name: str, value: Any, options: Iterable[str]) -> None:
@@ -83,7 +92,7 @@ def choice(name: str, value: Any, options: Iterable[str]) -> None:
     options = list(options)
     if value not in options:
         listed = ", ".join(repr(option) for option in options)
-        raise refuse(name, f"must be one of {listed}", f"{value!r} came", "choose one of them")
+        raise ValueError(f"{name}: must be one of {listed}, got {value!r}; try one of these")
 
 
 def array(name: str, value: Any) -> NDArray[Any]:
@@ -108,14 +117,18 @@ def array(name: str, value: Any) -> NDArray[Any]:
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        came = "lists of different lengths" if "inhomogeneous" in str(error) else str(error)
+        got = "lists of different lengths" if "inhomogeneous" in str(error) else str(error)
         raise ValueError(
-            f"{name}: must be an array, got {came}; try lists of one length, or a NumPy array"
+            f"{name}: must be an array, got {got}; try lists of one length, or a NumPy array"
         ) from None
 
 
 def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
-    """Return integer labels of shape (n,) in [0, num_classes) as an array, not copied."""
+    """Return integer labels of shape (n,) in [0, num_classes) as an array, not copied.
+
+    Raises:
+        ValueError: labels of another shape or dtype, or outside [0, num_classes).
+    """
     found = array(name, value)
     if found.shape == (0,) and found.dtype.kind == "f":
         found = found.astype(int)  # an empty list is float64
@@ -123,23 +136,26 @@ def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
         with suppress(OverflowError):
             found = found.astype(np.int64)
     if found.ndim != 1 or found.dtype.kind not in "iu":
-        came = f"shape {found.shape} of {found.dtype} came"
         advice = (
-            f"use {name}.ravel() on a column, {name}.argmax(1) on one-hot rows, "
+            f"{name}.ravel() on a column, {name}.argmax(1) on one-hot rows, "
             f"{name}.astype(int) on floats"
         )
         if found.dtype.kind in "OSU":
             advice = (
-                "number them as the model's outputs are, such as "
                 f"[list(clf.classes_).index(label) for label in {name}], "
-                "or give classes=clf.classes_ where probabilities are given, too"
+                "or classes=clf.classes_ where probabilities are given, too"
             )
-        raise refuse(name, "must be integers of shape (n,)", came, advice)
+        raise ValueError(
+            f"{name}: must be integers of shape (n,), got shape {found.shape} of {found.dtype}; "
+            f"try {advice}"
+        )
     outside = (found < 0) | (found >= num_classes)
     if outside.any():
         first = int(outside.argmax())
-        came = f"{name}[{first}] is {found[first]}"
-        raise refuse(name, f"must lie in [0, {num_classes})", came, "number the classes from 0")
+        raise ValueError(
+            f"{name}: must lie in [0, {num_classes}), got {name}[{first}] = {found[first]}; "
+            "try numbering the classes from 0"
+        )
     return found
 
 
@@ -151,16 +167,17 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
     """Return numbers as an array of float64, not copied if they are one.
 
     Raises:
-        ValueError: a word among them, rows of different lengths, a tensor with gradient.
+        ValueError: words or complex numbers, rows of different lengths, a tensor with gradient.
     """
     found = array(name, value)
     try:
         if found.dtype.kind == "c":
-            raise TypeError(f"{found.dtype}")
+            raise TypeError("complex numbers")
         return np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        advice = "look at its entries"
-        raise refuse(name, "must be an array of numbers", str(error), advice) from None
+        raise ValueError(
+            f"{name}: must be an array of numbers, got {found.dtype} ({error}); try real numbers"
+        ) from None
 
 
 def probabilities(name: str, value: Any) -> NDArray[np.float64]:
@@ -173,17 +190,21 @@ def probabilities(name: str, value: Any) -> NDArray[np.float64]:
     """
     array = floats(name, value)
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
-        rule = "must have shape (n, k), a row per example and a column per class"
-        raise refuse(name, rule, f"shape {array.shape} came", "give predict_proba's output")
+        raise ValueError(
+            f"{name}: must have shape (n, k), a row per example and a column per class, "
+            f"got shape {array.shape}; try the output of predict_proba"
+        )
     sums = array.sum(axis=1)
     wrong = ~((array >= 0) & (array <= 1 + SUM_TOLERANCE)).all(axis=1)
     wrong |= ~(np.abs(sums - 1) <= SUM_TOLERANCE)
     if wrong.any():
         first = int(wrong.argmax())
         low, high = array[first].min(), array[first].max()
-        came = f"{name}[{first}] sums to {sums[first]:.6g}, with entries from {low:g} to {high:g}"
-        advice = "apply softmax to logits, divide percentages by 100"
-        raise refuse(name, "each row must be probabilities that sum to 1", came, advice)
+        raise ValueError(
+            f"{name}: must be rows of probabilities that sum to 1, got {name}[{first}] with sum "
+            f"{sums[first]:.6g} and entries from {low:g} to {high:g}; "
+            "try softmax on logits, or dividing percentages by 100"
+        )
     return np.asarray(array / sums[:, None])
 
 
@@ -198,7 +219,7 @@ def losses(name: str, value: Any, *, gaps: bool = False) -> NDArray[np.float64]:
     Raises:
         ValueError: another shape, no example, a negative loss or NaN.
     """
-    return _per_example(name, value, 0, float("inf"), "give cross-entropies", gaps)
+    return _per_example(name, value, 0, float("inf"), "try cross-entropies", gaps)
 
 
 def margins(name: str, value: Any, *, gaps: bool = False) -> NDArray[np.float64]:
@@ -207,9 +228,7 @@ def margins(name: str, value: Any, *, gaps: bool = False) -> NDArray[np.float64]
     Raises:
         ValueError: another shape, no example, an entry outside [-1, 1] or NaN.
     """
-    return _per_example(
-        name, value, -1, 1, "give differences of probabilities, not of logits", gaps
-    )
+    return _per_example(name, value, -1, 1, "try differences of probabilities, not of logits", gaps)
 
 
 def _per_example(
@@ -217,21 +236,27 @@ def _per_example(
 ) -> NDArray[np.float64]:
     array = floats(name, value)
     if array.ndim not in (1, 2) or array.size == 0:
-        rule = "must have shape (n,), or (epochs, n)"
-        raise refuse(name, rule, f"shape {array.shape} came", "give an entry per example")
+        raise ValueError(
+            f"{name}: must have shape (n,), or (epochs, n), got shape {array.shape}; "
+            "try an entry per example"
+        )
     wrong = ~((array >= low) & (array <= high))
     if gaps and array.ndim == 2:
         wrong &= ~np.isnan(array)
     if wrong.any():
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
-        came = f"{name}[{', '.join(map(str, first))}] is {array[first]:g}"
-        rule = f"must lie in [{low:g}, {high:g}]"
-        raise refuse(name, rule, came, f"{advice}, one for every example")
+        place = ", ".join(map(str, first))
+        raise ValueError(
+            f"{name}: must lie in [{low:g}, {high:g}], got {name}[{place}] = {array[first]:g}; "
+            f"{advice}, one for every example"
+        )
     return array
 
 
 def same_length(name: str, value: Any, other_name: str, other: Any) -> None:
-    """Raise ValueError unless the two have as many entries."""
+    """Raise ValueError unless the two have the same number of entries."""
     if len(value) != len(other):
-        came = f"{len(value)} came for {len(other)} of {other_name}"
-        raise refuse(name, f"must have an entry for each of {other_name}", came, "pair them up")
+        raise ValueError(
+            f"{name}: must have an entry for each of {other_name}, "
+            f"got {len(value)} for {len(other)}; try the same examples in both"
+        )

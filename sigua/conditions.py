@@ -1,4 +1,4 @@
-"""Who is good and who is bad: each rule written once, with operators every framework has."""
+"""Which examples are good and which are bad: each rule once, in operators of every framework."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Batch(Protocol):
             gradient (for backward correction the corrected loss at the given label). +inf for an
             example that takes no part: an ignored label, a weight of zero.
         size: how many examples take part; an integer or a 0-d integer tensor.
-        trusted: bool, shape (n,), or a `Split` of two, as given by the user; None if nothing was.
+        trusted: bool, shape (n,), or a `Split` of two masks, from the user; None if not given.
     """
 
     losses: Array
@@ -42,7 +42,7 @@ class Batch(Protocol):
         """Return the count-th smallest loss; -inf for 0, the largest for more than `size`."""
 
     def mean(self) -> Array:
-        """Return the mean of the losses below +inf, which says nothing."""
+        """Return the mean of the losses, without those that are +inf."""
 
     def class_sums(self) -> Array:
         """Return 1'T^-1 l for each example, shape (n,); backward correction only."""
@@ -50,20 +50,20 @@ class Batch(Protocol):
     def margins(self, by_class: bool = True) -> Array:
         """Return u at the label less the largest other u, shape (n,), in [-1, 1].
 
-        u is p(j | x), divided by the class confidence c_j if `by_class`, and scaled to sum to 1. At
-        an example that takes no part a margin has no meaning.
+        u is p(j | x), divided by the class confidence c_j if `by_class`, and scaled to sum to 1.
+        The margin of an example that takes no part has no meaning.
         """
 
 
 class Condition(Protocol):
     """A rule of your own: two methods, and nothing to register.
 
-    An attribute `reads` may name what the rule asks a batch for beside losses: a tuple of
-    "trusted", "class_sums", "margins" and, for margins by class, "confidence". Where it is missing,
-    the rule may ask for `trusted` and `class_sums`.
+    An attribute `reads` may name what the rule reads from a batch besides the losses: a tuple of
+    "trusted", "class_sums", "margins" and, for margins by class, "confidence". Without it, the rule
+    may read `trusted` and `class_sums`.
 
-    An attribute `horizon` may say from which epoch on `at` stays the same, 0 for a rule without a
-    schedule; where it is missing and `at` returns anything, the rule is taken to change for ever.
+    An attribute `horizon` may give the epoch from which `at` stays the same, 0 for a rule without a
+    schedule. Without it, a rule whose `at` returns numbers is assumed to change in every epoch.
 
     >>> from dataclasses import dataclass
     >>> import numpy as np
@@ -82,42 +82,48 @@ class Condition(Protocol):
     """
 
     def at(self, epoch: float) -> tuple[float, ...]:
-        """Return the epoch's numbers, always as many. Integers stay exact on every framework."""
+        """Return the epoch's numbers, as many in each. Integers stay exact on every framework."""
 
     def split(self, batch: Batch, *numbers: Any, **_: Any) -> Split:
         """Return the masks, from the epoch's numbers as scalars or 0-d tensors; operators only.
 
-        To a type checker `*numbers, **_` says "any further parameters"; yours has one per number.
+        For a type checker, `*numbers, **_` means any further parameters; yours has one per number.
         """
 
 
 def no_class_sums() -> ValueError:
     """Return the error for a rule that asks for class sums where there are none."""
-    advice = 'use sigua.custom(..., correction="backward", T=T)'
-    rule = "backward correction has them"
-    return checks.refuse("class_sums", rule, "the method has none", advice)
+    return ValueError(
+        "class_sums: must come from backward correction, got a method without it; "
+        'try sigua.custom(..., correction="backward", T=T)'
+    )
 
 
 def reads(condition: object, name: str) -> bool:
-    """Return whether a rule may ask a batch for "trusted", "class_sums", "margins"..."""
+    """Return whether a rule may read `name` from a batch: "trusted", "class_sums", ..."""
     return name in getattr(condition, "reads", ("trusted", "class_sums"))
 
 
 def no_margins() -> ValueError:
-    """Return the error for a rule that asks for margins and did not say so."""
+    """Return the error for a rule that reads margins without naming them in `reads`."""
     return ValueError(
-        "reads: must name 'margins', and 'confidence' for margins by class, for a condition that "
-        'asks for them; add reads = ("margins", "confidence") to it'
+        "reads: must name 'margins', and 'confidence' for margins by class, got a condition that "
+        'reads them without; try adding reads = ("margins", "confidence") to it'
     )
 
 
 def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
-    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
+    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither.
+
+    Raises:
+        ValueError: the rule's `split` did not return two masks.
+    """
     masks = condition.split(batch, *numbers)
     if not isinstance(masks, tuple) or len(masks) != 2:
-        came = f"a {type(masks).__name__} came"
-        rule = "split must return good and bad"
-        raise checks.refuse("condition", rule, came, "return sigua.Split(good, bad)")
+        raise ValueError(
+            f"condition: split must return good and bad, got {type(masks).__name__}; "
+            "try returning sigua.Split(good, bad)"
+        )
     good, bad = masks
     comparable = batch.losses < float("inf")
     good = good & comparable
@@ -143,12 +149,12 @@ class SmallLoss:
     """Small losses are good, the next larger ones bad (Eqs. 5 and 6).
 
     With `variant="paper"`, an example is good if at most n * rho(t) losses are smaller than its
-    own, and bad if it is not good and at most n * (rho(t) + delta(t)) are. Ties stand or fall
-    together; without ties floor(n * rho) + 1 examples are good.
+    own, and bad if it is not good and at most n * (rho(t) + delta(t)) are. Examples with equal
+    losses are always alike; without ties floor(n * rho) + 1 examples are good.
 
     With `variant="official"`, as in the authors' released code, floor(n * rho) examples are good
-    and delta is a share of what was dropped: the next floor(delta * dropped) are bad. A mini-batch
-    below 1 / rho then keeps nobody: it is only climbed on, if at all.
+    and delta is a share of those dropped: the next floor(delta * dropped) are bad. A mini-batch
+    smaller than 1 / rho then keeps no example: it is only climbed on, if at all.
 
     Args:
         noise_rate: share of wrong labels, in [0, 1).
@@ -173,10 +179,10 @@ class SmallLoss:
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
         checks.number(
-            "noise_rate", self.noise_rate, 0, 1, "give the share of wrong labels", closed=False
+            "noise_rate", self.noise_rate, 0, 1, "try the share of wrong labels", closed=False
         )
-        checks.schedule("delta", self.delta, 0, 1, "give the rate to forget, such as 0.15")
-        checks.number("warmup", self.warmup, 0, float("inf"), "give epochs, 0 for no warm-up")
+        checks.schedule("delta", self.delta, 0, 1, "try the rate to forget, such as 0.15")
+        checks.number("warmup", self.warmup, 0, float("inf"), "try epochs, 0 for no warm-up")
         checks.choice("variant", self.variant, ("paper", "official"))
 
     @property
@@ -204,11 +210,11 @@ class SmallLoss:
         return kept + 1, rate_to_count(size, forget) + 1
 
     def too_small(self, size: int) -> bool:
-        """Whether, once warm, such a batch keeps or drops no example, or none is ever bad."""
+        """Whether, after the warm-up, such a batch keeps, drops or climbs on no example."""
         settled = self.horizon if self.horizon < float("inf") else self.warmup
         kept, reached = self.counts(size, *self.at(settled))
-        nobody_bad = self.delta != 0 and reached <= kept
-        return self.noise_rate > 0 and (not 0 < kept < size or nobody_bad)
+        none_bad = self.delta != 0 and reached <= kept
+        return self.noise_rate > 0 and (not 0 < kept < size or none_bad)
 
     def split(self, batch: Batch, keep: Any, forget: Any) -> Split:
         kept, reached = self.counts(batch.size, keep, forget)
@@ -218,13 +224,16 @@ class SmallLoss:
 
 @dataclass(frozen=True)
 class NonNegative:
-    """Good as long as a backward-corrected loss is not negative, bad below zero (Eqs. 11 and 12).
+    """Good if a backward-corrected loss is at least zero, bad if it is below (Eqs. 11 and 12).
 
     Args:
         over: what must not be negative. "label": the example's corrected loss at its given label,
             as in the authors' released code. "classes": the sum of its corrected vector, 1'T^-1 l,
             as in the paper; it cannot be negative for symmetric or pair noise. "batch": the mean
             corrected loss of the mini-batch, so that all are good or all are bad; it is ours.
+
+    Raises:
+        ValueError: `over` is none of these.
     """
 
     over: str = "label"
@@ -254,11 +263,12 @@ class NoiseFloor:
     The mean is that of the losses before class weights, over the examples that take part and have
     a finite loss: over all processes where the selection is, and over each micro-batch where
     gradients are accumulated.
-    With gamma = 1 this is flooding (Ishida et al., ICML 2020), at a level that `sigua.noise_floor`
-    computes instead of tuning it.
+    With gamma = 1 this is flooding (Ishida et al., ICML 2020), at a level that is computed by
+    `sigua.noise_floor` instead of tuned.
 
     Args:
-        floor: in nats of what the method optimises, from 0 up; a number or a function of the epoch.
+        floor: at least 0, in nats of the loss that the method optimises; a number or a function of
+            the epoch.
 
     Raises:
         ValueError: `floor` is negative, infinite or NaN.
@@ -276,7 +286,7 @@ class NoiseFloor:
 
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
-        advice = "give nats, such as sigua.noise_floor(0.5, 10)"
+        advice = "try nats, such as sigua.noise_floor(0.5, 10)"
         checks.schedule("floor", self.floor, 0, float("inf"), advice)
 
     @property
@@ -297,17 +307,17 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Good are the labels that the model itself agrees with (ours).
+    """An example is good if the model itself agrees with its label (ours).
 
     The margin of an example is u at its label less the largest other u. u is p(j | x), divided by
     the class confidence c_j, the average of p(j | x) over examples labelled j (`sigua.confidence`),
-    and scaled to sum to 1. Good is a margin above tau(t), bad is any other. tau rises linearly from
-    -1, where everybody is good, to `threshold`: at 0 those are good whose label is what the model
-    predicts.
+    and scaled to sum to 1. An example is good if its margin is above tau(t), and bad otherwise. tau
+    rises linearly from -1, where every example is good, to `threshold`. At 0 an example is good if
+    its label is what the model predicts.
 
     If the right label is the most frequent one given x, the label that a model of the noisy labels
-    predicts is right, however the noise depends on x. Division by c_j asks for the largest entry
-    of a column of T instead of its row, which holds for far stronger noise from class to class.
+    predicts is right, however the noise depends on x. After division by c_j, the diagonal of T need
+    only be the largest entry of its column, not of its row: true of far stronger class noise.
 
     Each example is judged alone, by its own margin: nothing is sorted, and the size of a mini-batch
     does not matter. Related: thresholds per class (Northcutt et al. 2021), margins over epochs
@@ -316,7 +326,7 @@ class Agreement:
 
     Args:
         warmup: T_k, epochs until tau has risen to `threshold`.
-        by_class: divide by the class confidence; if not, u is p.
+        by_class: whether to divide by the class confidence; if not, u is p.
         threshold: tau at the end, in [-1, 1); below 0 it also keeps labels that come close second.
 
     Raises:
@@ -332,9 +342,10 @@ class Agreement:
 
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
-        checks.number("warmup", self.warmup, 0, float("inf"), "give epochs, 0 for no warm-up")
+        checks.number("warmup", self.warmup, 0, float("inf"), "try epochs, 0 for no warm-up")
         checks.flag("by_class", self.by_class)
-        checks.number("threshold", self.threshold, -1, 1, "0 keeps what agrees", closed=False)
+        advice = "try 0, which keeps labels that the model agrees with"
+        checks.number("threshold", self.threshold, -1, 1, advice, closed=False)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -346,7 +357,7 @@ class Agreement:
 
     def at(self, epoch: float) -> tuple[float, ...]:
         risen = min(epoch / self.warmup, 1.0) if self.warmup else 1.0
-        # A probability may round to 0, and a margin to -1: in the beginning it is good, too.
+        # A probability may round to 0, and a margin to -1, which is good at the start, too.
         return (-1 + risen * (1 + self.threshold) if risen else -2.0,)
 
     def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
@@ -363,8 +374,8 @@ class Agreement:
 class Known:
     """Good and bad are given with the batch: `trusted`, a boolean per example; False is bad.
 
-    The conditions of the paper's Figure 1, and the way to use a list of suspects from elsewhere. A
-    `Split` says three things: good, bad, or neither.
+    The condition of the paper's Figure 1, and the way to use a list of suspects from elsewhere. A
+    `Split` of two masks can also mark an example as neither.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("trusted",)
@@ -373,12 +384,15 @@ class Known:
         return ()
 
     def split(self, batch: Batch) -> Split:
+        """Return what the user gave.
+
+        Raises:
+            ValueError: the user gave nothing.
+        """
         if batch.trusted is None:
-            raise checks.refuse(
-                "trusted",
-                "the condition Known needs a boolean per example",
-                "nothing came",
-                "pass trusted=mask with the batch",
+            raise ValueError(
+                "trusted: must be a boolean per example for the condition Known, got None; "
+                "try passing trusted=mask with the batch"
             )
         if isinstance(batch.trusted, Split):
             return batch.trusted
@@ -386,10 +400,10 @@ class Known:
 
 
 def may_read_marks(condition: Condition) -> bool:
-    """Return whether a rule may ask for `trusted`, as `Known` does and a user's own may."""
+    """Return whether a rule may read `trusted`, as `Known` does and a user's own may."""
     return reads(condition, "trusted")
 
 
 def may_read_class_sums(condition: Condition) -> bool:
-    """Return whether a rule may ask for `class_sums`, as over="classes" does and a user's may."""
+    """Return whether a rule may read `class_sums`, as over="classes" does and a user's may."""
     return reads(condition, "class_sums")

@@ -1,12 +1,12 @@
-"""Class confidence: how much a model gives class j, on average, where the label is j.
+"""Class confidence: the mean probability that a model gives class j where the label is j.
 
-A class that is often mislabelled, or hard, is predicted with less confidence than others, at right
-labels, too. Agreement divides by it (`sigua.Agreement`), as confident learning sets a threshold per
-class (Northcutt et al., JAIR 2021).
+A class that is hard, or often mislabelled, is predicted with less confidence than others, even
+where its labels are right. Agreement divides by this confidence (`sigua.Agreement`), as confident
+learning sets a threshold per class (Northcutt et al., JAIR 2021).
 
-The average runs over some 100 examples of each class, the latest counting most. It is kept as one
+The average runs over about 100 examples of each class; the latest count most. It is kept as one
 array of shape (2, k): the discounted sum of p(j | x) over examples labelled j, and their discounted
-number. These lines use operators only and serve arrays and tensors of every framework.
+number. The code uses operators only, so it works on arrays and tensors of every framework.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from __future__ import annotations
 from sigua.objective import Array
 
 MEMORY = 100
-"""Examples of a class after which a past one counts 1 / e. An average over a whole epoch follows
-the model too late: classes are then kept as a whole in one epoch, and dropped in the next."""
+"""After this many further examples of its class, an example counts 1 / e. An average over a whole
+epoch follows the model too late: whole classes are then kept in one epoch and dropped in the
+next."""
 
 TINY = 1e-6
-"""Added to the sum and to the number: a class without examples has confidence 1, the highest."""
+"""Added to the sum and to the number, so that a class without examples has confidence 1."""
 
 
 def rates(state: Array) -> Array:

@@ -1,7 +1,7 @@
 """The noise rate and T counted on checked labels: pairs (given, true) of examples drawn at random.
 
-Nothing is assumed, neither of a model nor of the noise: the errors may follow from the input. What
-counts is that the checked examples were drawn at random from all, not picked as suspicious.
+Nothing is assumed about a model or the noise: the errors may follow from the input. But the checked
+examples must have been drawn at random from all, not picked as suspicious.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def count_noise_rate(labels: ArrayLike, true_labels: ArrayLike) -> Interval:
         true_labels: as they should be, integers from 0 up, shape (m,).
 
     Raises:
-        ValueError: labels that are none, none at all, or of different lengths.
+        ValueError: labels that are not such integers, no label, or different lengths.
 
     >>> print(count_noise_rate([0, 0, 1, 1, 2], [0, 1, 1, 1, 2]))
     20 % (1 to 72)
@@ -43,50 +43,55 @@ def count_transition(
 ) -> TransitionMatrix:
     """Return T counted on checked labels, smoothed: (counts + strength * prior) / (n_i + strength).
 
-    That is the mean of a Dirichlet posterior. No entry is 0, unless the prior's is, so that no
-    label is impossible; and a class of which few, or none, were checked has the prior's row.
+    That is the mean of a Dirichlet posterior. No entry is 0 unless the prior's is, so no label
+    becomes impossible. The fewer examples of a class were checked, the nearer its row is to the
+    prior's.
 
     Args:
         labels: as given, integers in [0, num_classes), shape (m,).
         true_labels: as they should be, integers in [0, num_classes), shape (m,).
         num_classes: k >= 2.
-        prior: what T is taken for before anything is counted, such as
-            `estimate_transition(p, y)`; by default symmetric noise at the counted rate.
+        prior: T before anything is counted, such as `estimate_transition(p, y)`; by default
+            symmetric noise at the counted rate.
         strength: how many checked labels of each class the prior is worth, above 0; k by default.
 
     Raises:
-        ValueError: labels that are none, none at all, or of different lengths; a prior of another
-            number of classes; or a T without a usable inverse (see `TransitionMatrix`).
+        ValueError: labels that are not such integers, no label, or different lengths; a prior with
+            another number of classes; or a T without a usable inverse (see `TransitionMatrix`).
 
     >>> prior = TransitionMatrix([[0.9, 0.1], [0.1, 0.9]])
     >>> count_transition([0, 0, 1, 1], [0, 0, 0, 0], 2, prior=prior, strength=4).rows.round(2)
     array([[0.7, 0.3],
            [0.1, 0.9]])
     """
-    k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
+    k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
     counts = _counts(labels, true_labels, k)
     weight = k if strength is None else strength
-    weight = checks.number("strength", weight, 0, float("inf"), "give a number of labels")
+    weight = checks.number("strength", weight, 0, float("inf"), "try a number of labels")
     if weight == 0:
         raise ValueError(f"strength: must be above 0, got {strength!r}; try 1")
     if prior is not None and prior.num_classes != k:
-        raise ValueError(f"prior: must have {k} classes, got {prior.num_classes}; estimate it anew")
+        raise ValueError(
+            f"prior: must have {k} classes, got {prior.num_classes}; try estimating it anew"
+        )
     before = _symmetric_rows(counts) if prior is None else prior.rows
     rows = (counts + weight * before) / (counts.sum(axis=1, keepdims=True) + weight)
     try:
         return TransitionMatrix(rows)
     except ValueError as error:
         reason = str(error).removeprefix("rows: ").partition(";")[0]
-        advice = "check more labels, or merge classes that look alike"
-        raise ValueError(f"labels: the counted {reason}; {advice}") from None
+        raise ValueError(
+            f"labels: the counted {reason}; "
+            "try checking more labels, or merging classes that look alike"
+        ) from None
 
 
 def transition_intervals(
     labels: ArrayLike, true_labels: ArrayLike, num_classes: int
 ) -> tuple[Floats, Floats]:
-    """Return the ends of the exact 95 % interval of each entry of T, float64, (k, k) twice.
+    """Return the ends of the exact 95 % interval of each entry of T, float64, (k, k) each.
 
-    From 0 to 1 in the row of a class of which none was checked.
+    The interval is [0, 1] in the row of a class of which no example was checked.
 
     Raises:
         ValueError: as for `count_transition`.
@@ -95,7 +100,7 @@ def transition_intervals(
     >>> low.round(2).tolist(), high.round(2).tolist()
     ([[0.19, 0.01], [0.0, 0.0]], [[0.99, 0.81], [1.0, 1.0]])
     """
-    k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
+    k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
     counts = _counts(labels, true_labels, k).astype(np.int64)
     return clopper_pearson(counts, counts.sum(axis=1, keepdims=True))
 
@@ -105,7 +110,7 @@ def _pairs(labels: Any, true_labels: Any, k: int) -> tuple[NDArray[Any], NDArray
     true = checks.labels("true_labels", true_labels, k).astype(np.int64)
     checks.same_length("true_labels", true, "labels", given)
     if not len(given):
-        raise ValueError("labels: must have at least one that was checked, got none; check some")
+        raise ValueError("labels: must have at least one checked label, got none; try checking 100")
     return given, true
 
 
@@ -116,7 +121,7 @@ def _counts(labels: Any, true_labels: Any, k: int) -> Floats:
 
 
 def _symmetric_rows(counts: Floats) -> Floats:
-    """Return symmetric noise at the counted rate, which half a label keeps off 0 and 1."""
+    """Return symmetric noise at the counted rate; half a label more keeps it from 0 and 1."""
     k = len(counts)
     rate = (counts.sum() - counts.trace() + 0.5) / (counts.sum() + 1)
     rows = np.full((k, k), rate / (k - 1))

@@ -1,4 +1,4 @@
-"""Look at the noise before choosing a method: how much, of what kind, and can it be known?"""
+"""Look at the noise before choosing a method: how much there is, of what kind, and how certain."""
 
 from __future__ import annotations
 
@@ -19,56 +19,58 @@ from sigua.transition import TransitionMatrix
 
 Follows = Literal["yes", "partly", "no"]
 Confusion = tuple[int, int, float]
-"""True class, observed class, and T's entry for the two."""
+"""True class, observed class, and the entry of T for the two."""
 
 AMBIGUOUS = 0.1
-"""Above this, what noise does not explain of the disagreement is called an overlap."""
+"""Classes are said to overlap if noise leaves more than this share of disagreement unexplained."""
 MOST = 0.5
-"""Above this, the share of errors that go to one class for each true class is called directed."""
+"""Errors are said to be directed if more than this share go to one class for each true class."""
 FEW = 10
-"""Fewer wrong labels among the checked do not tell what the errors follow from."""
+"""With fewer wrong labels among the checked ones, nobody can tell what the errors follow from."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` found; printing it gives the report. Shares are fractions in [0, 1]."""
+    """The result of `diagnose`; print it for the report. Shares are fractions in [0, 1]."""
 
     num_examples: int
     num_classes: int
     num_checked: int
     noise_rate: Interval
-    """The share of wrong labels: counted where some were checked, else `surest`, with an interval
-    up to `confident` where the two disagree."""
+    """The share of wrong labels: counted if some labels were checked, else `surest`, whose interval
+    is extended to `confident` where the two disagree."""
     surest: Interval
-    """The disagreement of model and labels among the most surely predicted examples."""
+    """The share of labels that the model rejects, among the most surely predicted examples."""
     confident: float
-    """The noise rate by confident counting, which takes what is ambiguous for noise; NaN if its T
+    """The noise rate by confident counting, which counts ambiguous examples as noise; NaN if its T
     has no inverse."""
     agreement: Interval
-    """How many of the given labels the model predicts, out of fold."""
+    """The share of the given labels that the model predicts, out of fold."""
     expected_agreement: float
-    """How many the model expects to predict: the mean of its largest probabilities."""
+    """The share that the model expects to predict: the mean of its largest probabilities."""
     T: TransitionMatrix | None
-    """Counted on the checked labels, with the surest examples for a prior unless what is counted
-    belies them; without checked labels those alone. None if it has no usable inverse."""
+    """Counted on the checked labels, with T by the surest examples as the prior, unless the two
+    noise rates contradict each other. Without checked labels, T by the surest examples. None if it
+    has no usable inverse."""
     confusions: tuple[Confusion, ...]
-    """T's largest entries off the diagonal, up to three that are above 0.05."""
+    """The largest entries of T off the diagonal, at most three, all above 0.05."""
     directed: float
     """The share of errors that go to the likeliest wrong class of their true class."""
     accuracy: Interval | None
-    """How many of the checked examples the model predicts rightly; None if none was checked."""
+    """The share of checked examples whose true label the model predicts; None if none was
+    checked."""
     reproduced: Interval | None
-    """How many of the wrong labels that were checked the model predicts as given, though it never
-    saw them; None if none was wrong."""
+    """The share of checked wrong labels that the model predicts as given, though it never saw them;
+    None if none was wrong."""
     corrected: Interval | None
-    """How many of those it predicts as they should be."""
+    """The share of checked wrong labels for which it predicts the true label."""
     follows_input: Follows | None
     """Whether errors can be predicted from the input: "yes", "partly", "no", or None if too few
     wrong labels were checked to say."""
 
     @property
     def ambiguity(self) -> float:
-        """The share of labels that disagree with the model beyond the noise: overlap of classes."""
+        """The share of labels that disagree with the model beyond the noise, by overlap."""
         return max(0.0, 1 - self.agreement.value - self.noise_rate.value)
 
     @property
@@ -78,7 +80,7 @@ class Diagnosis:
 
     @property
     def one_for_another(self) -> bool:
-        """Whether each class is mistaken for one other, mostly."""
+        """Whether each class is mostly mistaken for one other class."""
         return self.directed > MOST and self.num_classes > 2 and self.noise_rate.value > 0.02
 
     @property
@@ -139,23 +141,24 @@ def diagnose(
     *,
     classes: ArrayLike | None = None,
 ) -> Diagnosis:
-    """Return what can be known of the noise, and the method to take: print it.
+    """Return what can be known about the noise, and which method to use; print the result.
 
-    Without checked labels all of it stands on an assumption that cannot be tested: that errors do
+    Without checked labels, all of it rests on an assumption that cannot be tested: that errors do
     not follow from the input. A hundred checked labels, drawn at random, test it.
 
     Args:
-        probabilities: p(observed class | x), shape (n, k), out of fold: of models that were not
+        probabilities: p(observed class | x), shape (n, k), out of fold: from models that were not
             trained on the example's own label (`sklearn.model_selection.cross_val_predict`).
         labels: as given, integers in [0, k), shape (n,).
         true_labels: as they should be, integers in [0, k), an entry for each example that was
             checked; n of them if `checked` is not given.
-        checked: which examples were checked, and drawn at random for it: their indices, in the
-            order of `true_labels`, or a mask, bool, shape (n,).
+        checked: which examples were checked, drawn at random: their indices, in the order of
+            `true_labels`, or a mask, bool, shape (n,).
         classes: the names of the columns, as for `estimate_transition`; labels are then names.
 
     Raises:
-        ValueError: bad input, or `checked` without `true_labels`.
+        ValueError: an argument of another shape, dtype or range, or `checked` without
+            `true_labels`.
 
     >>> p = [[0.9, 0.1]] * 60 + [[0.1, 0.9]] * 60
     >>> y = [0] * 50 + [1] * 70
@@ -216,11 +219,11 @@ def _follows_input(
     corrected: Interval | None,
     wrong: int,
 ) -> Follows | None:
-    """Return whether the model predicts more labels than are right, or wrong ones as given.
+    """Return whether the model predicts more labels than are right, or wrong labels as given.
 
-    Both beyond chance: by intervals that are apart, and by a sign test over those of the wrong
-    labels that the model predicts as given or as they should be. Where noise does not follow from
-    the input, it learns what is right, and the test goes the other way.
+    Both must be beyond chance. For the first, the intervals do not overlap. For the second, a sign
+    test is made over the wrong labels that the model predicts as given or as they should be. Where
+    noise does not follow from the input, the model learns what is right, and the test says "no".
     """
     if agreement.low > 1 - noise_rate.low:
         return "yes"
@@ -234,10 +237,12 @@ def _follows_input(
 def _checked(
     true_labels: Any, checked: Any, n: int, k: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the indices of those that were checked and their true labels, (m,) each."""
+    """Return the indices of the checked examples and their true labels, (m,) each."""
     if true_labels is None:
         if checked is not None:
-            raise ValueError("true_labels: must come with checked, got None; pass them, too")
+            raise ValueError(
+                "true_labels: must be given with checked, got None; try passing them, too"
+            )
         return np.empty(0, np.int64), np.empty(0, np.int64)
     true = checks.labels("true_labels", true_labels, k).astype(np.int64)
     places = np.arange(n) if checked is None else np.asarray(checked)
@@ -253,7 +258,7 @@ def _checked(
     if len(true) != len(places):
         raise ValueError(
             f"true_labels: must have an entry for each of the {len(places)} checked, "
-            f"got {len(true)}; pass checked= to say which were"
+            f"got {len(true)}; try checked=, the indices of those that were"
         )
     return places, true
 
@@ -263,7 +268,7 @@ def _counted_transition(
 ) -> TransitionMatrix | None:
     try:
         return count_transition(given, true, k, prior=prior)
-    except ValueError:  # the labels say nearly nothing about some classes
+    except ValueError:  # T has no inverse: the labels say almost nothing about some classes
         return None
 
 

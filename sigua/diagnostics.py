@@ -1,4 +1,4 @@
-"""Was the selection right, what was memorised, and which labels look wrong."""
+"""How good the selection was, what was memorised, and which labels look wrong."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ NAN = float("nan")
 class EpochReport:
     """What was selected in an epoch, and how well; fractions in [0, 1], NaN where not known.
 
-    Intact examples are those whose label is right, flipped ones the others; who knows which is
-    which corrupted them on purpose. A fraction of no examples is NaN, too.
+    Intact examples have a right label, flipped examples a wrong one. Which is which is known where
+    labels were corrupted on purpose. A fraction of no examples is NaN, too.
     """
 
     good: float
-    """Share of the examples that were descended on."""
+    """The share of the examples that were descended on."""
     bad: float
-    """Share that was climbed on."""
+    """The share that was climbed on."""
     neither: float
+    """The share that was ignored."""
     good_precision: float = NAN
-    """Label precision: the share of intact ones among the good."""
+    """Label precision: the share of intact examples among the good ones."""
     good_recall: float = NAN
-    """Label recall: the share of good ones among the intact."""
+    """Label recall: the share of good examples among the intact ones."""
     bad_precision: float = NAN
-    """The share of flipped ones among the bad."""
+    """The share of flipped examples among the bad ones."""
     bad_recall: float = NAN
-    """The share of bad ones among the flipped."""
+    """The share of bad examples among the flipped ones."""
     accuracy: float = NAN
-    """How many labels, right or wrong, the model reproduces in training."""
+    """The share of all labels, right or wrong, that the model reproduces in training."""
     accuracy_intact: float = NAN
-    """How many of the right labels it reproduces: what was learnt (Figure 1)."""
+    """The share of right labels that it reproduces: what was learnt (Figure 1)."""
     accuracy_flipped: float = NAN
-    """How many of the wrong labels it reproduces: what was memorised (Figure 1)."""
+    """The share of wrong labels that it reproduces: what was memorised (Figure 1)."""
 
     @property
     def dropped(self) -> float:
-        """Share that was not descended on; once `sigua_ag` is warm, it estimates the noise rate."""
+        """The share not descended on: an estimate of the noise rate by `sigua_ag`, once warm."""
         return 1 - self.good
 
 
@@ -58,13 +59,13 @@ def masks_to_count(
     intact: Array | None = None,
     right: Array | None = None,
 ) -> dict[str, Array]:
-    """Return the masks whose sums over an epoch `report` needs, by name; operators only.
+    """Return the masks, by name, whose sums over an epoch `report` needs; operators only.
 
     Args:
-        split: who is good and who is bad, boolean.
-        part: boolean, who takes part at all (False for ignored labels).
-        intact: boolean, whose label is right.
-        right: boolean, whose label the model predicts.
+        split: which examples are good and which are bad, boolean.
+        part: boolean, which examples take part at all (False for ignored labels).
+        intact: boolean, which labels are right.
+        right: boolean, which labels the model predicts.
     """
     masks = {"examples": part, "good": split.good & part, "bad": split.bad & part}
     if intact is not None:
@@ -108,19 +109,20 @@ bad_precision=1.0, bad_recall=0.5, accuracy=nan, accuracy_intact=nan, accuracy_f
 class LabelIssues:
     """Examples in the order in which their labels look wrong, and where to cut.
 
-    `sigua.Known` takes them as bad. In PyTorch, with the indices of a mini-batch from the loader:
-    `criterion(logits, y, torch.from_numpy(~issues.suspects)[index])`. In Keras:
+    `sigua.Known` takes the suspects as bad. In PyTorch, with the indices of a mini-batch from the
+    loader: `criterion(logits, y, torch.from_numpy(~issues.suspects)[index])`. In Keras:
     `model.fit(..., sample_weight=np.where(issues.suspects, -1.0, 1.0))`.
     """
 
     scores: NDArray[np.float64]
-    """(n,), in [0, 1]: what speaks against each label."""
+    """(n,), in [0, 1]: how wrong each label looks."""
     order: NDArray[np.intp]
     """(n,): indices of the examples, the most suspicious first."""
     count: int
     """How many of them are suspects."""
     precision: float = NAN
-    """Which share of the suspects is wrong, by a cautious estimate; NaN for none, or at a rate."""
+    """A cautious estimate of the share of suspects whose label is wrong; NaN if there is no suspect
+    or a noise rate was given."""
 
     @property
     def suspects(self) -> NDArray[np.bool_]:
@@ -140,46 +142,49 @@ def rank_label_issues(
     """Rank examples by how wrong their labels look, over the epochs or in one pass.
 
     The score is 1 - p(label) from losses, or (1 - margin) / 2 from margins, averaged over the
-    epochs in which an example was met. Epochs tell more than a pass at the end: right labels are
-    learnt early and wrong ones late, if at all, whereas at the end both may be. Margins tell more
-    where wrong labels of a class are of few classes, and losses a little more where they are of any
-    (Pleiss et al. 2020 and Northcutt et al. 2021 rank by margins).
+    epochs that include the example. Epochs tell more than one pass at the end: right labels are
+    learnt early and wrong ones late, if at all, but at the end both may have been learnt. Margins
+    tell more where the wrong labels of a class come from few classes, and losses a little more
+    where they come from any (Pleiss et al. 2020 and Northcutt et al. 2021 rank by margins).
 
-    At a noise rate, that share is suspect. Without one, margins below zero are, of labels that the
-    model finds less likely than another one, if they make a hill of their own, beyond that of the
-    right labels. In clean data there is none, and where wrong labels look right to the model there
-    may be none: then nobody is suspect. `precision` says how sure the suspects are. Losses without
-    a rate have no suspects, for a hard example has a large loss, too.
+    With a noise rate, that share of the examples is suspect. Without one, examples with a margin
+    below zero, whose label the model finds less likely than another, are suspect if they make a
+    hill of their own, beyond that of the right labels. In clean data there is no second hill, and
+    where wrong labels look right to the model there may be none: then no example is suspect.
+    `precision` says how sure the suspects are. Losses without a rate give no suspects, because hard
+    examples have large losses, too.
 
     `sigua_torch.diagnostics.LabelHistory` records both in training. A pass at the end is one epoch:
     use `sigua.label_losses(model.predict(x), y)` or `sigua.label_margins`.
 
     Args:
         losses: at least 0, in nats, shape (n,) or (epochs, n): the plain cross-entropy at the given
-            label, whatever the model was trained with. +inf is allowed, and NaN for an example that
-            an epoch left out.
+            label, whatever loss the model was trained with. +inf is allowed, and NaN for an example
+            that an epoch left out.
         margins: instead of losses: p(label) less the largest other probability, in [-1, 1].
         noise_rate: the share of wrong labels, in [0, 1].
         labels: the given labels, numbers or words, shape (n,), for margins without a rate. A rare
-            class that the model hardly predicts looks wrong: with labels, classes of which a third
-            is suspect, and three times as many as of all, come last in the order, and their
-            examples are no suspects.
+            class that the model hardly ever predicts looks wrong. With labels, a class of which
+            more than a third is suspect, and more than three times as large a share as of all,
+            comes last in the order, and its examples are not suspect.
 
     Raises:
-        ValueError: losses or margins that are none, or not exactly one of them; an example that was
-            never met, or an epoch in which none was; a rate outside [0, 1]; labels of another
-            length, or that nothing would read.
+        ValueError: losses or margins of another shape or range, both or neither of them; an example
+            without a value in any epoch, or an epoch without any value; a rate outside [0, 1];
+            labels of another length, or where they would not be used.
 
     >>> issues = rank_label_issues([[2.0, 0.9, 0.1, 0.3], [3.0, 0.1, 0.0, 0.2]], noise_rate=0.25)
     >>> issues.order.tolist(), issues.suspects.tolist()
     ([0, 1, 3, 2], [True, False, False, False])
     """
     if (losses is None) == (margins is None):
-        came = "neither came" if losses is None else "both came"
-        raise checks.refuse("losses", "give them or margins", came, "give one of the two")
+        got = "neither" if losses is None else "both"
+        raise ValueError(f"losses: must be given unless margins are, got {got}; try one of the two")
     if labels is not None and (margins is None or noise_rate is not None):
-        read = "losses" if margins is None else f"noise_rate={noise_rate}"
-        raise ValueError(f"labels: must come with margins and no rate, got {read}; try without")
+        got = "losses" if margins is None else f"noise_rate={noise_rate}"
+        raise ValueError(
+            f"labels: must be given with margins and no rate, got {got}; try without labels"
+        )
     if margins is not None:
         table = (1 - _epochs("margins", checks.margins("margins", margins, gaps=True))) / 2
         scores = tie_break = np.nanmean(table, axis=0)
@@ -187,18 +192,18 @@ def rank_label_issues(
         table = _epochs("losses", checks.losses("losses", losses, gaps=True))
         scores = np.nanmean(-np.expm1(-table), axis=0)
         with np.errstate(over="ignore"):  # infinite is large enough
-            tie_break = np.nanmean(table, axis=0)  # where large losses' scores have rounded to 1
+            tie_break = np.nanmean(table, axis=0)  # the scores of large losses round to 1
     if noise_rate is None and margins is not None:
         return _beyond_the_valley(scores, labels)
     order, count = np.lexsort((-tie_break, -scores)), 0
     if noise_rate is not None:
-        rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share of wrong labels")
+        rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share of wrong labels")
         count = rate_to_count(len(order), rate_to_parts(rate))
     return LabelIssues(scores, order, count)
 
 
 def _beyond_the_valley(scores: NDArray[np.float64], labels: ArrayLike | None) -> LabelIssues:
-    """Cut where a second hill begins, leaving out classes that look wrong as a whole."""
+    """Cut where a second hill begins, without the classes that look wrong as a whole."""
     cut, precision = second_hill(scores)
     known = np.ones(len(scores), dtype=bool)
     if labels is not None:
@@ -225,7 +230,7 @@ def _epochs(name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
     if empty.any():
         raise ValueError(
             f"{name}: must have a value in each epoch, got NaN alone in epoch "
-            f"{int(empty.argmax())}; look whether the training diverged there, or leave it out"
+            f"{int(empty.argmax())}; try leaving it out; perhaps the training diverged there"
         )
     return table
 
@@ -242,7 +247,7 @@ def label_margins(
             names.
 
     Raises:
-        ValueError: probabilities or labels that are none, or of different lengths.
+        ValueError: probabilities or labels of another shape or range, or of different lengths.
 
     >>> label_margins([[0.25, 0.75], [0.5, 0.5]], [0, 1]).tolist()
     [-0.5, 0.0]

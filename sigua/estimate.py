@@ -1,4 +1,4 @@
-"""The noise rate and T, for who knows neither: from what a model makes of the noisy labels.
+"""Estimates of the noise rate and T, from what a model makes of the noisy labels.
 
 The probabilities are of the *noisy* labels: those of a model that was trained on them by plain
 cross-entropy. They should be out-of-fold (`sklearn.model_selection.cross_val_predict`), or from
@@ -29,7 +29,7 @@ _NEEDS = {
     "gold": ("true_labels",),
 }
 APART = 0.05
-"""By how much confident counting and the surest must differ for a warning."""
+"""Two estimates that differ by more than this, confident and surest, give a warning."""
 
 
 def estimate_transition(
@@ -43,54 +43,54 @@ def estimate_transition(
 ) -> TransitionMatrix:
     """Return an estimate of T, with as many classes as `probabilities` has columns.
 
-    Who has checked labels of some examples, drawn at random, counts: `count_transition`. Nobody can
-    see from the noisy labels alone errors that follow from the input, as those of a keyword rule
-    do: a model predicts them like any other label.
+    If you have checked labels of some examples, drawn at random, count instead: `count_transition`.
+    Errors that follow from the input, such as those of a keyword rule, cannot be seen in the noisy
+    labels alone: a model predicts them like any other label.
 
-    The methods, and what each reads beside the probabilities:
+    The methods, and what each reads besides the probabilities:
 
-    - "surest" (`labels`): count the labels of those that are most surely predicted as i, where
-      hardly anything is ambiguous, and smooth: k labels more of each class, distributed as the
-      noise is on average. How many are the surest is decided by the interval of the noise rate.
-    - "anchor" (nothing): row i of T is the probabilities of the example that is most surely i, or,
-      with `quantile` below 1, of one that is nearly so, in case the surest is an outlier
-      (Patrini et al. 2017, who take 0.97 where classes are many).
-    - "confident" (`labels`): count the examples labelled j that are confidently i, i.e. at least as
+    - "surest" (`labels`): count the labels of the examples that are most surely predicted as i,
+      which are hardly ambiguous, and smooth: k more labels of each class, distributed as the noise
+      is on average. The interval of the noise rate decides how many examples are the surest.
+    - "anchor" (nothing): row i of T is the probabilities of the example that is most surely i. With
+      `quantile` below 1 it is another one that is nearly as sure, in case the surest is an outlier
+      (Patrini et al. 2017, who use 0.97 with many classes).
+    - "confident" (`labels`): count the examples labelled j that are confidently i: at least as
       surely as the examples labelled i are on average (Northcutt et al. 2021). Where classes
-      overlap, it takes what is ambiguous for noise.
-    - "dual-t" (`labels`): T as a product of two easier ones, from the true to the predicted class
-      by anchors, and from the predicted to the observed class by counting (Yao et al. 2020). For a
-      model that is sure at its anchors: where the probabilities are right, it comes to T @ T.
-    - "gold" (`true_labels`): row i is the mean over the examples that were checked and are i
-      (gold loss correction, Hendrycks et al. 2018). Give the rows of the checked examples only. It
-      believes the model, and takes what is ambiguous for noise: count, if you have the labels.
+      overlap, it counts ambiguous examples as noise.
+    - "dual-t" (`labels`): T is a product of two matrices, from the true to the predicted class by
+      anchors, and from the predicted to the observed class by counting (Yao et al. 2020). It is for
+      a model that is sure at its anchors: where the probabilities are right, it gives T @ T.
+    - "gold" (`true_labels`): row i is the mean over the checked examples that are i (gold loss
+      correction, Hendrycks et al. 2018). Give the rows of the checked examples only. It trusts the
+      model, and counts ambiguous examples as noise: with noisy labels, too, count instead.
 
-    A class about which nothing is known is taken for free of noise (1 on the diagonal; in "surest"
-    for as noisy as the average), and a warning names it: a class without labels or without any
-    probability ("anchor", "dual-t"), that no example is confidently ("confident"), that is never
-    predicted ("surest", "dual-t": what is predicted as it would be observed as it), or of which
-    none was checked ("gold").
+    A class about which nothing is known is assumed free of noise (1 on the diagonal), or, with
+    "surest", as noisy as the average, and a warning names it. It is a class without labels or
+    without any probability ("anchor", "dual-t"), that no example is confidently ("confident"), that
+    is never predicted ("surest", "dual-t", where its second matrix has the 1), or of which no
+    example was checked ("gold").
 
     Args:
-        probabilities: p(observed class | x), shape (n, k), each row summing to 1 within 0.02, which
-            is divided out. Left as it is, as are the labels.
+        probabilities: p(observed class | x), shape (n, k). Each row must sum to 1 within 0.02, and
+            is divided by its sum in a copy.
         labels: the noisy labels, integers in [0, k), shape (n,); not for "gold".
         method: one of those above.
-        quantile: which order statistic of a class's probabilities makes the anchor, a fraction of
-            all n examples; for "anchor" and "dual-t".
+        quantile: the quantile of a class's probabilities, over all n examples, at which its anchor
+            is, in [0, 1]; for "anchor" and "dual-t".
         true_labels: integers in [0, k), shape (n,); for "gold" only.
-        classes: what the columns of `probabilities` are called, in their order, such as
-            scikit-learn's `clf.classes_`; labels are then such names. Where `probabilities` is a
-            data frame, the names of its columns are taken.
+        classes: the names of the columns of `probabilities`, in their order, such as scikit-learn's
+            `clf.classes_`; labels are then such names. By default the columns of a data frame have
+            its own names.
 
     Raises:
-        ValueError: bad input, something missing or superfluous, or an estimate without a usable
-            inverse (see `TransitionMatrix`).
+        ValueError: an argument of another shape or range, an argument that is missing or unused, or
+            an estimate without a usable inverse (see `TransitionMatrix`).
 
     Warns:
-        UserWarning: nothing is known about a class, or ("surest") confident counting finds far more
-            noise: then classes overlap, or hard examples are wrong more often, and labels that were
-            checked tell which.
+        UserWarning: nothing is known about a class; or, with "surest", confident counting finds a
+            very different rate: then classes overlap, or hard examples are wrong more often. Only
+            checked labels tell which.
 
     >>> p = [[0.8, 0.2], [0.7, 0.3], [0.4, 0.6], [0.3, 0.7]]
     >>> estimate_transition(p, method="anchor").rows.tolist()
@@ -113,14 +113,15 @@ def estimate_noise_rate(
     """Return an estimate of the share of wrong labels, a fraction in [0, 1].
 
     With a method of `estimate_transition` it is 1 - sum_i p(i) T[i, i], for the class frequencies
-    p that T turns into the observed ones: those of `labels`, else the mean of `probabilities`; with
-    "surest" it is the share of labels that say otherwise among the most surely predicted. Who has
-    both labels of some examples counts: `count_noise_rate`. `diagnose` gives an interval.
+    p that T turns into the observed ones: those of `labels`, else the mean of `probabilities`. With
+    "surest" it is the share of labels that disagree with the model among the most surely predicted
+    examples. If you have both labels of some examples, count instead: `count_noise_rate`.
+    `diagnose` gives an interval.
 
-    With "mixture" it is the weight of the larger of two normal components fitted to 1 - p(label)
-    (after Arazo et al. 2019 and Li et al. 2020): for who has nothing but losses. It sees wrong
-    labels only where the model finds them less likely than right ones, so hardly any of strong pair
-    noise; and it always finds two components, in clean labels, too.
+    With "mixture" it is the weight of the component with the larger mean, of two normal components
+    fitted to 1 - p(label) (after Arazo et al. 2019 and Li et al. 2020). It needs nothing but
+    losses. It sees wrong labels only where the model finds them less likely than right ones, so
+    hardly any with strong pair noise; and it always finds two components, even in clean labels.
 
     Args:
         probabilities: as for `estimate_transition`.
@@ -167,7 +168,7 @@ def label_losses(
         classes: the names of the columns, as for `estimate_transition`; labels are then names.
 
     Raises:
-        ValueError: probabilities or labels that are none, or of different lengths.
+        ValueError: probabilities or labels of another shape or range, or of different lengths.
 
     >>> label_losses([[0.25, 0.75], [1.0, 0.0]], [1, 0]).round(3).tolist()
     [0.288, 0.0]
@@ -182,12 +183,14 @@ def _read(
 ) -> Evidence:
     checks.choice("method", method, _NEEDS)
     p = checks.probabilities("probabilities", probabilities)
-    quantile = checks.number("quantile", quantile, 0, 1, "give a fraction, such as 0.97")
+    quantile = checks.number("quantile", quantile, 0, 1, "try a fraction, such as 0.97")
     given = {"labels": labels, "true_labels": true_labels}
     for name in _NEEDS[method]:
         if given[name] is None:
-            advice = f"pass {name}=, or choose another method"
-            raise checks.refuse(name, f"{method!r} counts them", "none came", advice)
+            raise ValueError(
+                f"{name}: must be given for method={method!r}, got None; "
+                f"try {name}=, or another method"
+            )
     useless = {"labels": labels} if method == "gold" else {"true_labels": true_labels}
     _refuse_superfluous(method, **useless)
     if quantile != 1 and method not in ("anchor", "dual-t"):
@@ -204,26 +207,32 @@ def _read(
 def _refuse_superfluous(method: str, **given: Any) -> None:
     for name, value in given.items():
         if value is not None:
-            raise checks.refuse(name, f"{method!r} has no use for it", "it came", "leave it out")
+            raise ValueError(
+                f"{name}: must be left out for {method!r}, which does not use it, "
+                f"got {type(value).__name__}; try without it"
+            )
 
 
 def _given_losses(probabilities: Any, labels: Any, losses: Any, classes: Any) -> Floats:
     if losses is None:
         if probabilities is None or labels is None:
-            advice = "pass losses=, or probabilities and labels"
-            raise checks.refuse("losses", "'mixture' needs them", "none came", advice)
+            raise ValueError(
+                "losses: must be given for method='mixture', got None; "
+                "try losses=, or probabilities and labels"
+            )
         return label_losses(probabilities, labels, classes=classes)
     given = {"probabilities": probabilities, "labels": labels, "classes": classes}
     _refuse_superfluous("mixture with losses", **given)
     array = checks.losses("losses", losses)
     if array.ndim != 1:
-        came = f"shape {array.shape} came"
-        raise checks.refuse("losses", "must have shape (n,)", came, "average over the epochs")
+        raise ValueError(
+            f"losses: must have shape (n,), got shape {array.shape}; try their mean over the epochs"
+        )
     return array
 
 
 def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
-    """Return T by the surest, silently; None if it has no usable inverse."""
+    """Return T by the surest examples, without warnings; None if it has no usable inverse."""
     try:
         return TransitionMatrix(ESTIMATORS["surest"](evidence)[0])
     except ValueError:
@@ -231,7 +240,7 @@ def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
 
 
 def confident_rate(evidence: Evidence) -> float:
-    """Return the noise rate by confident counting, silently; NaN if its T has no inverse."""
+    """Return the noise rate by confident counting, without warnings; NaN if T has no inverse."""
     try:
         T = TransitionMatrix(ESTIMATORS["confident"](evidence)[0])
     except ValueError:
@@ -250,19 +259,19 @@ def _warn_if_apart(evidence: Evidence, rate: Interval, stacklevel: int) -> None:
         warnings.warn(
             f"two ways to estimate the noise rate disagree: {rate.value:.2f} among the surest "
             f"examples, {other:.2f} by confident counting; classes overlap, or hard examples are "
-            "wrong more often: check 100 labels drawn at random, and count (sigua.diagnose)",
+            "wrong more often; check 100 labels drawn at random, and pass them to sigua.diagnose",
             stacklevel=stacklevel,
         )
 
 
 def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
-    """Estimate, and say about which classes nothing is known."""
+    """Estimate T, and warn about the classes of which nothing is known."""
     rows, unknown = ESTIMATORS[method](evidence)
     if unknown.any():
         taken = "as noisy as the average" if method == "surest" else "free of noise"
         warnings.warn(
             f"nothing is known about class {', '.join(map(str, np.flatnonzero(unknown)))}: "
-            f"{method!r} takes it for {taken}",
+            f"{method!r} assumes that it is {taken}",
             stacklevel=3,
         )
     if method == "surest":
@@ -272,5 +281,7 @@ def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
         return TransitionMatrix(rows)
     except ValueError as error:
         reason = str(error).removeprefix("rows: ").partition(";")[0]
-        advice = "try another method or quantile, or merge classes that look alike"
-        raise ValueError(f"probabilities: the estimated {reason}; {advice}") from None
+        raise ValueError(
+            f"probabilities: the estimated {reason}; "
+            "try another method or quantile, or merging classes that look alike"
+        ) from None

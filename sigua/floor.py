@@ -1,22 +1,22 @@
-"""The noise floor: how small a mean loss can be before it must have been memorised.
+"""The noise floor: a mean loss below it means that labels have been memorised.
 
 Let p(x) be the true posterior of the classes and T the noise. The observed label of x has the
-distribution T'p(x), and whoever predicts it perfectly has the loss H(T'p(x)) there, H the entropy.
-T'p(x) is a mixture of the rows of T, and entropy is concave, so that
+distribution T'p(x). A model that predicts this perfectly has the loss H(T'p(x)) there, where H is
+the entropy. T'p(x) is a mixture of the rows of T, and entropy is concave, so
 
     H(T'p(x)) = H(sum_c p_c(x) T[c, :]) >= sum_c p_c(x) H(T[c, :]),
 
-and, with the mean taken over x, where that of p_c(x) is the prior of class c,
+and, with the mean over x, in which p_c(x) becomes the prior of class c,
 
     E H(T'p(x)) >= sum_c prior_c H(T[c, :]) = the floor.
 
-A perfect model is thus never below the floor but by the chance of a mini-batch, and fresh labels
-cannot be predicted better by any model; the labels it was trained on can, by memory alone. The two
-sides are equal where classes do not overlap. Where they do, the right side is too low by the
+So a perfect model is below the floor only by the chance of a mini-batch, and no model predicts
+fresh labels better. Only labels that it was trained on can be predicted better, from memory. The
+two sides are equal where classes do not overlap. Where they do, the right side is too low, by the
 information between the true and the observed label given x, and memorising may begin above it.
 
 All this holds for noise that depends on the class alone. Human noise depends on the example, too,
-and is more predictable than T: the floor is then too high.
+and is more predictable than T says: the floor is then too high.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def noise_floor(
     prior: ArrayLike | None = None,
     observed: ArrayLike | None = None,
 ) -> float:
-    """Return sum_c prior_c H(T[c, :]), in nats: what a model of the labels cannot go below.
+    """Return sum_c prior_c H(T[c, :]), in nats: the least loss that a model of the labels can have.
 
     Args:
         noise: the rate of symmetric noise, in [0, 1), or any transition matrix.
         num_classes: k; with a rate only.
-        prior: shape (k,), the frequencies of the true classes or any multiples of them, such as
+        prior: shape (k,), the frequencies of the true classes or any multiple of them, such as
             counts; uniform if None.
-        observed: shape (k,), the same of the observed labels, such as
-            `np.bincount(labels, minlength=k)`, from which T tells the prior; one of the two.
+        observed: shape (k,), the same for the observed labels, such as
+            `np.bincount(labels, minlength=k)`, from which the prior is computed; instead of it.
 
     Raises:
         ValueError: an argument out of range, missing, or given twice.
@@ -58,17 +58,17 @@ def noise_floor(
     0.5199
     """
     if prior is not None and observed is not None:
-        raise checks.refuse("prior", "is told by observed", "both came", "leave one of them out")
+        raise ValueError("prior: must be None with observed, got both; try one of the two")
     rate, k = _rate_and_size(noise, num_classes)
     name, given = ("prior", prior) if observed is None else ("observed", observed)
     frequencies = None if given is None else _distribution(name, given, k)
     if rate is not None:
-        # Every row has the same entropy, whatever their frequencies.
+        # Every row has the same entropy, so their frequencies do not matter.
         return float(_surprise(np.array([1 - rate, rate])).sum() + rate * math.log(k - 1))
     assert isinstance(noise, TransitionMatrix)
     if frequencies is None:
         frequencies = np.full(k, 1 / k)
-    elif observed is not None:  # T' prior = observed; what chance drove below zero is clipped
+    elif observed is not None:  # T' prior = observed; entries below zero are chance
         solved = _times_inverse(frequencies, noise).clip(min=0)
         frequencies = solved / solved.sum()
     if noise.csr is None:
@@ -79,13 +79,16 @@ def noise_floor(
 def _rate_and_size(
     noise: float | TransitionMatrix, num_classes: int | None
 ) -> tuple[float | None, int]:
-    """Return the rate of symmetric noise, None for any other, and the number of classes."""
+    """Return the rate of symmetric noise, None for any other noise, and the number of classes."""
     if not isinstance(noise, TransitionMatrix):
-        advice = "give the share of wrong labels, or a TransitionMatrix"
+        advice = "try the share of wrong labels, or a TransitionMatrix"
         rate = checks.number("noise", noise, 0, 1, advice, closed=False)
-        return rate, checks.whole("num_classes", num_classes, 2, "give the number of classes")
+        return rate, checks.whole("num_classes", num_classes, 2, "try the number of classes")
     if num_classes is not None:
-        raise checks.refuse("num_classes", "is T's own", f"{num_classes!r} came", "leave it out")
+        raise ValueError(
+            f"num_classes: must be None with a TransitionMatrix, got {num_classes!r}; "
+            "try leaving it out"
+        )
     return noise.flip_rate, noise.num_classes
 
 
@@ -101,12 +104,15 @@ def _times_inverse(row: Floats, T: TransitionMatrix) -> Floats:
 def _distribution(name: str, value: ArrayLike, k: int) -> Floats:
     array = checks.floats(name, value)
     if array.shape != (k,):
-        came = f"shape {array.shape} came"
-        raise checks.refuse(name, f"must have shape ({k},)", came, "give an entry per class")
+        raise ValueError(
+            f"{name}: must have shape ({k},), got shape {array.shape}; try an entry per class"
+        )
     if not ((array >= 0) & (array < np.inf)).all() or not array.any():
-        came = f"{array.tolist()} came"
-        raise checks.refuse(name, "must be frequencies from 0 up", came, "give counts or shares")
-    array = array / array.max()  # else the sum of large ones is infinite
+        raise ValueError(
+            f"{name}: must be frequencies from 0 up, not all of them 0, got {array.tolist()}; "
+            "try counts or shares"
+        )
+    array = array / array.max()  # or else the sum of large entries would be infinite
     return np.asarray(array / array.sum())
 
 

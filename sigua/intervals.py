@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
-"""How often an interval holds what it is for."""
+"""How often an interval contains the true value."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ def counted(count: int, size: int) -> Interval:
 def clopper_pearson(counts: NDArray[np.int64], sizes: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Return the ends of the exact 95 % intervals of counts / sizes (Clopper and Pearson 1934).
 
-    The low end is the rate at which as many or more are 2.5 % likely, the high end that at which as
-    few or fewer are; 0 and 1 where no such rate is, as for 0 of 0.
+    At the lower end, this count or a larger one has a probability of 2.5 %; at the upper end, this
+    count or a smaller one has. The ends are 0 and 1 where there is no such rate, as for 0 of 0.
 
     >>> low, high = clopper_pearson(np.array([0, 5]), np.array([10, 10]))
     >>> low.round(3).tolist(), high.round(3).tolist()
@@ -54,7 +54,7 @@ def clopper_pearson(counts: NDArray[np.int64], sizes: NDArray[np.int64]) -> tupl
 
 
 def _ends(count: int, size: int) -> tuple[float, float]:
-    """Return where as many or more, and as few or fewer, are `1 - LEVEL` / 2 likely."""
+    """Return the two ends for a single count."""
     steps = np.arange(1, size + 1, dtype=np.float64)
     log_ways = np.concatenate([[0.0], np.cumsum(np.log((size - steps + 1) / steps))])
     low = 0.0 if count == 0 else _solve(log_ways, slice(count, None), rising=True)
@@ -63,7 +63,7 @@ def _ends(count: int, size: int) -> tuple[float, float]:
 
 
 def _solve(log_ways: Floats, part: slice, rising: bool) -> float:
-    """Return at which rate a part of the binomial's outcomes has the tail's probability."""
+    """Return the rate at which some outcomes of a binomial have probability (1 - `LEVEL`) / 2."""
     size, successes, ways = len(log_ways) - 1, np.arange(len(log_ways))[part], log_ways[part]
     low, high = 0.0, 1.0
     for _ in range(45):  # halvings

@@ -2,7 +2,7 @@
 
     logits: shape (n, k); labels: integers in [0, k), shape (n,); result: float64, shape (n,)
 
-The adapters' `losses` modules equal these where the framework itself has none.
+The `losses` modules of the adapters equal these where the framework has no such loss of its own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, q: float = 0
 
     Zhang and Sabuncu 2018, "Generalized cross entropy loss for training deep neural networks with
     noisy labels".
+
+    Raises:
+        ValueError: arguments of another shape, or labels outside [0, k).
 
     >>> generalized_cross_entropy([[0.0, 0.0]], [1], q=1.0)
     array([0.5])
@@ -42,6 +45,9 @@ def symmetric_cross_entropy(
     log 1 = 0 and log 0 = log_zero.
 
     Wang et al. 2019, "Symmetric cross entropy for robust learning with noisy labels".
+
+    Raises:
+        ValueError: arguments of another shape, or labels outside [0, k).
     """
     loss = cross_entropy(logits, labels)
     return alpha * loss + beta * log_zero * np.expm1(-loss)
@@ -55,6 +61,9 @@ def bootstrapping(
     z is p ("soft", beta 0.95 by default) or one-hot at the largest p ("hard", beta 0.8).
 
     Reed et al. 2014, "Training deep neural networks on noisy labels with bootstrapping".
+
+    Raises:
+        ValueError: arguments of another shape, or labels outside [0, k).
     """
     beta = (0.8 if hard else 0.95) if beta is None else beta
     log_p = log_softmax(logits)
@@ -67,6 +76,9 @@ def focal(logits: ArrayLike, labels: ArrayLike, gamma: float = 2.0) -> Floats:
     """Return -(1 - p_y)^gamma log p_y.
 
     Lin et al. 2017, "Focal loss for dense object detection", over a softmax.
+
+    Raises:
+        ValueError: arguments of another shape, or labels outside [0, k).
     """
     loss = cross_entropy(logits, labels)
     return np.asarray((-np.expm1(-loss)) ** gamma * loss)
@@ -77,6 +89,9 @@ def huber(scores: ArrayLike, labels: ArrayLike, delta: float = 1.0) -> Floats:
 
     H(r) = r^2 / 2 up to |r| = delta, and delta (|r| - delta / 2) beyond: the SIGUA paper,
     Section 4, which gives no delta.
+
+    Raises:
+        ValueError: arguments of another shape, or labels outside [0, k).
 
     >>> huber([[3.0, 0.5]], [0])
     array([1.625])
@@ -91,6 +106,9 @@ def log_sum(scores: ArrayLike, labels: ArrayLike, epsilon: float = 0.1) -> Float
 
     Candes et al. 2008, "Enhancing sparsity by reweighted l1 minimization", less the constant
     k log(epsilon); the SIGUA paper, Section 4, which gives no epsilon.
+
+    Raises:
+        ValueError: arguments of another shape, or labels outside [0, k).
     """
     return np.asarray(np.log1p(_residuals(scores, labels) / epsilon).sum(axis=1))
 

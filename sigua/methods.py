@@ -284,7 +284,10 @@ class sigua_fc(_OnNoiseFloor):
 
 
 def stop_grad(method: Method) -> Method:
-    """Return the method with gamma = 0: the bad are ignored instead of climbed on.
+    """Return the method with gamma = 0: bad examples are ignored instead of climbed on.
+
+    Raises:
+        ValueError: `method` is not a method, or has no `gamma`.
 
     >>> stop_grad(sigua_sl(0.5, delta=0.15)).gamma
     0.0

@@ -1,7 +1,7 @@
-"""Corrupting labels and inputs on purpose, to see what a method makes of it.
+"""Corrupt labels and inputs on purpose, to see how a method copes.
 
-Labels are integers of shape (n,). Columns (n, 1) and one-hot rows are refused with a word on how to
-turn them into such: which of the two a matrix is cannot be told for one class.
+Labels are integers of shape (n,). Columns (n, 1) and one-hot rows are refused, with advice on how
+to convert them: for one class nobody can tell the two apart.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = [
 def corrupt_labels(
     y: ArrayLike, T: TransitionMatrix, seed: int | np.random.Generator = 0
 ) -> NDArray[np.integer]:
-    """Return a copy of `y` in which each label was redrawn from its row of T.
+    """Return a copy of `y` in which each label is redrawn from its row of T.
 
     Args:
-        y: integers in [0, k), shape (n,); left as it is.
+        y: integers in [0, k), shape (n,); not changed.
         T: the transition matrix, k x k.
         seed: an integer, or a `numpy.random.Generator` that is advanced.
 
     Returns:
-        Noisy labels, shape and dtype of `y`. What was flipped is `y != noisy`.
+        Noisy labels, shape and dtype of `y`. The flipped labels are those where `y != noisy`.
 
     Raises:
         ValueError: labels of another shape or dtype, or outside [0, k), or a dtype that cannot
@@ -68,33 +68,34 @@ def corrupt_labels_by_instance(
     *,
     spread: float = 0.1,
 ) -> NDArray[np.integer]:
-    """Return a copy of `y` in which looks decide what is mistaken for what (Xia et al. 2020).
+    """Return a copy of `y` with noise that depends on the instance (Xia et al. 2020).
 
-    Each example has a flip rate of its own, normal around `noise_rate` and truncated. To which
-    class it flips is drawn from a softmax over the other classes of x @ W, with a standard normal W
-    of shape (d, k) for each true class: the parts of the input decide. The softmax is the sharper
-    the larger the inputs' norms are, so standardise them.
+    Each example has its own flip rate, drawn from a truncated normal around `noise_rate`. The class
+    it flips to is drawn from a softmax of x @ W over the other classes, with a standard normal W of
+    shape (d, k) for each true class. The larger the norms of the inputs, the sharper the softmax,
+    so standardise them.
 
-    The truncation is to the widest interval around `noise_rate` within [0, 1] that has it in the
-    middle, where Xia et al. truncate to [0, 1]: so the mean rate is `noise_rate`, whatever it is.
+    The normal is truncated to the widest interval within [0, 1] whose middle is `noise_rate`, so
+    that the mean rate is always `noise_rate`; Xia et al. truncate to [0, 1].
 
     Args:
         x: real and finite, shape (n, ...); flattened to (n, d).
-        y: integers in [0, k), shape (n,); left as it is.
+        y: integers in [0, k), shape (n,); not changed.
         noise_rate: share of wrong labels, in [0, 1].
         num_classes: k >= 2.
         seed: an integer, or a `numpy.random.Generator` that is advanced.
         spread: standard deviation of the flip rates before truncation, at least 0.
 
     Raises:
-        ValueError: as for `corrupt_labels`; inputs that are not finite, or of another length.
+        ValueError: as for `corrupt_labels`; inputs that are not finite or have another length; a
+            number outside its range.
 
     >>> corrupt_labels_by_instance([[1.0, 2.0], [3.0, 4.0]], [1, 0], 0.0, num_classes=3)
     array([1, 0])
     """
-    rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share of wrong labels")
-    spread = checks.number("spread", spread, 0, float("inf"), "0 gives all the same rate")
-    y = _labels(y, checks.whole("num_classes", num_classes, 2, "give the number of classes"))
+    rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share of wrong labels")
+    spread = checks.number("spread", spread, 0, float("inf"), "try 0 for one rate for all")
+    y = _labels(y, checks.whole("num_classes", num_classes, 2, "try the number of classes"))
     x = _inputs(x, y)
     rng = np.random.default_rng(seed)
     flipped = rng.random(len(y)) < _truncated_normal(rate, spread, len(y), rng)
@@ -111,38 +112,42 @@ def corrupt_labels_by_instance(
 def replace_inputs(
     x: ArrayLike, foreign: ArrayLike, noise_rate: float, seed: int | np.random.Generator = 0
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return a copy of `x` with some examples replaced, and which: open-set noise (Section 4).
+    """Return a copy of `x` with some examples replaced, and a mask: open-set noise (Section 4).
 
-    Labels stay as they are, and so become wrong: no class is right for a foreign input. As many as
-    floor(n * noise_rate) are replaced, each by another foreign input as long as there are enough.
+    Labels stay as they are and become wrong, because no class is right for a foreign input.
+    floor(n * noise_rate) examples are replaced, each by a different foreign input as long as there
+    are enough.
 
     Args:
-        x: any array, shape (n, ...); left as it is.
+        x: any array, shape (n, ...); not changed.
         foreign: inputs of no class, shape (m, ...), of a dtype that x's can hold.
-        noise_rate: share to replace, in [0, 1].
+        noise_rate: the share to replace, in [0, 1].
         seed: an integer, or a `numpy.random.Generator` that is advanced.
 
     Returns:
         The inputs, shape and dtype of `x`, and a boolean mask of shape (n,), True where replaced.
 
     Raises:
-        ValueError: shapes or dtypes that do not fit, a rate outside [0, 1], nothing foreign.
+        ValueError: shapes or dtypes that do not fit, a rate outside [0, 1], no foreign input.
 
     >>> replace_inputs([[1], [2], [3]], [[-1], [-2]], 1 / 3)[0].ravel().tolist()
     [1, 2, -2]
     """
-    rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share to replace")
+    rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share to replace")
     x, foreign = checks.array("x", x).copy(), checks.array("foreign", foreign)
     if x.ndim == 0 or x.shape[1:] != foreign.shape[1:] or foreign.ndim != x.ndim:
-        came = f"{foreign.shape} came for x of {x.shape}"
-        advice = "resize or crop them"
-        raise checks.refuse("foreign", "each must have the shape of an entry of x", came, advice)
+        raise ValueError(
+            "foreign: must have entries of the shape of an entry of x, "
+            f"got {foreign.shape} for x of {x.shape}; try resizing or cropping them"
+        )
     if not np.can_cast(foreign.dtype, x.dtype):
-        came = f"{foreign.dtype} came for x of {x.dtype}"
-        raise checks.refuse("foreign", "x's dtype must hold it", came, "use astype on one of them")
+        raise ValueError(
+            f"foreign: must have a dtype that x's can hold, got {foreign.dtype} for x of "
+            f"{x.dtype}; try astype on one of them"
+        )
     count = rate_to_count(len(x), rate_to_parts(rate))
     if count and not len(foreign):
-        raise checks.refuse("foreign", "must have an example", "none came", "give some")
+        raise ValueError("foreign: must have an example, got none; try inputs of other data")
     rng = np.random.default_rng(seed)
     replaced = np.zeros(len(x), dtype=bool)
     replaced[rng.choice(len(x), size=count, replace=False)] = True
@@ -153,8 +158,10 @@ def replace_inputs(
 def _labels(y: ArrayLike, num_classes: int) -> NDArray[Any]:
     y = checks.labels("y", y, num_classes)
     if np.iinfo(y.dtype).max < num_classes - 1:
-        came = f"{y.dtype} came for {num_classes} classes"
-        raise checks.refuse("y", "its dtype must hold every class", came, "use y.astype(int)")
+        raise ValueError(
+            f"y: must have a dtype that holds every class, got {y.dtype} for {num_classes} "
+            "classes; try y.astype(int)"
+        )
     return y
 
 
@@ -166,19 +173,21 @@ def _inputs(x: ArrayLike, y: NDArray[Any]) -> NDArray[np.float64]:
     x = x.reshape(len(y), -1) if len(y) else np.zeros((0, 1))
     wrong = ~np.isfinite(x).all(axis=1)
     if wrong.any():
-        came = f"x[{int(wrong.argmax())}] is not"
-        raise checks.refuse("x", "must be finite", came, "fill in or drop such examples")
+        raise ValueError(
+            f"x: must be finite, got NaN or inf in x[{int(wrong.argmax())}]; "
+            "try filling in or dropping such examples"
+        )
     return x
 
 
 def _truncated_normal(
     mean: float, spread: float, size: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Return draws from the normal, those off its mean by more than min(mean, 1 - mean) redrawn."""
+    """Return draws from a normal, truncated to within min(mean, 1 - mean) of its mean."""
     reach = min(mean, 1 - mean)
     if reach == 0 or spread == 0:
         return np.full(size, mean)
-    if spread > 10 * reach:  # flat within reach, where hardly a draw would fall
+    if spread > 10 * reach:  # flat within reach, where hardly any draw would fall
         return rng.uniform(mean - reach, mean + reach, size)
     offsets = rng.standard_normal(size) * spread
     while (outside := np.abs(offsets) > reach).any():

@@ -11,7 +11,7 @@ Array = Any
 
 
 class Split(NamedTuple):
-    """Who is good and who is bad in a mini-batch: masks of one shape; the rest is neither."""
+    """The good and the bad examples of a mini-batch: masks of one shape; the rest are neither."""
 
     good: Array
     bad: Array
@@ -21,10 +21,10 @@ def signed_weights(split: Split, gamma: float, *, separate: bool = False) -> Arr
     """Return good - gamma * bad as float64, an entry per example (the factor in Eq. 3).
 
     Args:
-        split: masks of shape (n,); where both hold, good wins.
+        split: masks of shape (n,); where both are True, good wins.
         gamma: how fast to climb on the bad, in [0, 1].
-        separate: average the good and the bad apart, as the authors' released code does: every good
-            example weighs n / (number of good), every bad one gamma * n / (number of bad).
+        separate: whether to average good and bad separately, as the authors' released code does:
+            each good example weighs n / (number of good), each bad one gamma * n / (number of bad).
 
     >>> signed_weights(Split(np.array([True, False, False]), np.array([True, True, False])), 0.5)
     array([ 1. , -0.5,  0. ])
@@ -40,8 +40,8 @@ def signed_weights(split: Split, gamma: float, *, separate: bool = False) -> Arr
 def objective(losses: Array, weights: Array, denominator: float | None = None) -> float:
     """Return sum(losses * weights) / denominator, the number SIGUA minimises (Eq. 3).
 
-    A loss of +inf contributes 0, for its gradient says nothing; NaN makes the objective NaN,
-    because hiding it would hide a run that has diverged. An empty mini-batch has objective 0.
+    A loss of +inf contributes 0, because it has no usable gradient. NaN makes the objective NaN,
+    because hiding it would hide that a run has diverged. An empty mini-batch has objective 0.
 
     Args:
         losses: float, shape (n,), in nats.

@@ -39,6 +39,7 @@ def accuracy_curves(
 
     Raises:
         ValueError: curves of another shape.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     tables = {name: _table(name, values) for name, values in curves.items()}
     ax = _axes(ax)
@@ -68,6 +69,7 @@ def memorisation(
 
     Raises:
         ValueError: curves of another shape, or percentages.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     fractions = {
         "intact labels learnt": _fractions("intact", intact),
@@ -83,7 +85,7 @@ def memorisation(
 def transition(T: TransitionMatrix, *, ax: Axes | None = None, names: Any = None) -> Axes:
     """Draw T as a heat map: a row for each true class, a column for each observed one.
 
-    Up to 20 classes, each entry is written into its square, in percent.
+    With up to 20 classes, each entry is also written into its square, in percent.
 
     Args:
         T: the transition matrix.
@@ -92,12 +94,14 @@ def transition(T: TransitionMatrix, *, ax: Axes | None = None, names: Any = None
 
     Raises:
         ValueError: not k names.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     k = T.num_classes
     names = range(k) if names is None else list(names)
     if len(names) != k:
-        came = f"{len(names)} came for {k} classes"
-        raise checks.refuse("names", "must name each class", came, "give one for each")
+        raise ValueError(
+            f"names: must name each class, got {len(names)} for {k} classes; try one for each"
+        )
     ax = _axes(ax)
     image = ax.imshow(T.rows, cmap="Blues", vmin=0, vmax=1)
     ax.figure.colorbar(image, ax=ax, label="p(observed | true)")
@@ -115,16 +119,17 @@ def transition(T: TransitionMatrix, *, ax: Axes | None = None, names: Any = None
 def loss_histogram(
     losses: ArrayLike, flipped: ArrayLike | None = None, *, ax: Axes | None = None, bins: int = 50
 ) -> Axes:
-    """Draw how the losses are distributed: one hill, or two, of which the right one is forgotten.
+    """Draw a histogram of the losses: if it has two hills, the one on the right is forgotten.
 
     Args:
-        losses: at least 0, in nats, shape (n,); infinite ones are left out.
-        flipped: bool, (n,): whose label is wrong, if that is known.
+        losses: at least 0, in nats, shape (n,); infinite losses are left out.
+        flipped: bool, (n,): which labels are wrong, if that is known.
         ax: where to draw.
         bins: how many bars.
 
     Raises:
-        ValueError: losses that are none, or a mask of another length.
+        ValueError: losses that are negative, NaN or of another shape, or a mask of another length.
+        ModuleNotFoundError: matplotlib is not installed.
     """
     losses = checks.losses("losses", losses).ravel()
     groups = {"examples": np.ones(len(losses), dtype=bool)}
@@ -142,12 +147,15 @@ def loss_histogram(
 def diagnosis(found: Diagnosis, *, ax: Axes | None = None) -> Axes:
     """Draw what `sigua.diagnose` found: each share in percent, with its 95 % interval.
 
-    A dashed line stands at the share of right labels: a model that predicts more of the labels than
+    A dashed line marks the share of right labels: a model that predicts more of the labels than
     that has learnt their errors.
 
     Args:
         found: what `sigua.diagnose` returned.
         ax: where to draw.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
     """
     shares = {
         "wrong labels": found.noise_rate,
@@ -175,16 +183,20 @@ def _table(name: str, values: ArrayLike) -> Any:
     array = checks.floats(name, values)
     table = np.atleast_2d(array)
     if table.ndim != 2 or table.size == 0:
-        rule = "must have shape (epochs,) or (seeds, epochs)"
-        raise checks.refuse(name, rule, f"shape {array.shape} came", "give a row per seed")
+        raise ValueError(
+            f"{name}: must have shape (epochs,) or (seeds, epochs), got shape {array.shape}; "
+            "try a row per seed"
+        )
     return table
 
 
 def _fractions(name: str, values: ArrayLike) -> Any:
     table = _table(name, values)
     if (table > 1).any():
-        came = f"{table.max():g} came"
-        raise checks.refuse(name, "must be fractions in [0, 1]", came, "divide percentages by 100")
+        raise ValueError(
+            f"{name}: must be fractions in [0, 1], got {table.max():g}; "
+            "try dividing percentages by 100"
+        )
     return table
 
 

@@ -52,10 +52,10 @@ class Batch:
 
 
 class Step(NamedTuple):
-    """One mini-batch, measured and decided."""
+    """What was computed of one mini-batch."""
 
     losses: Floats
-    """(n,) what is optimised per example."""
+    """(n,) the loss of each example that is optimised."""
     split: Split
     objective: float
     gradient: Floats
@@ -85,12 +85,19 @@ def log_softmax(logits: ArrayLike) -> Floats:
 
 
 def every_class(logits: ArrayLike) -> Floats:
-    """Return l, shape (n, k): the cross-entropy against every class."""
+    """Return l, shape (n, k): the cross-entropy against every class.
+
+    Raises:
+        ValueError: logits of another shape.
+    """
     return -log_softmax(logits)
 
 
 def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return the cross-entropy at the labels, shape (n,).
+
+    Raises:
+        ValueError: logits or labels of another shape, or labels outside [0, k).
 
     >>> cross_entropy([[0.0, 0.0]], [1]).round(4)
     array([0.6931])
@@ -101,16 +108,19 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Floats:
 def backward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
     """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8).
 
-    It is +inf, never -inf or NaN, where a class that it counts has an infinite loss.
+    It is +inf, never -inf or NaN, where a class in its sum has an infinite loss.
+
+    Raises:
+        ValueError: logits of another shape.
     """
     return _combined(every_class(logits), T.inverse.T)
 
 
 def _combined(losses: Floats, coefficients: Floats) -> Floats:
-    """Return losses @ coefficients, or +inf, which says nothing, where an infinite loss is in it.
+    """Return losses @ coefficients, or +inf where an infinite loss is in the sum.
 
-    A coefficient of 0 drops an infinite loss. With any other, of either sign, the sum says nothing
-    about the example: to climb on -inf, or to add inf and -inf, would spoil the whole mini-batch.
+    A coefficient of 0 drops an infinite loss. With any other, of either sign, the sum is +inf,
+    which takes no side: climbing on -inf, or inf - inf, would spoil the whole mini-batch.
     """
     infinite = losses == np.inf
     total = np.where(infinite, 0.0, losses) @ coefficients
@@ -118,14 +128,18 @@ def _combined(losses: Floats, coefficients: Floats) -> Floats:
 
 
 def forward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
-    """Return -log(T'p), shape (n, k): the loss of predicting every observed label."""
+    """Return -log(T'p), shape (n, k): the loss of predicting every observed label.
+
+    Raises:
+        ValueError: logits of another shape.
+    """
     return -_log_joint(logits, T)[1]
 
 
 def _log_joint(logits: ArrayLike, T: TransitionMatrix) -> tuple[Floats, Floats]:
     """Return log p(true i, observed j), (n, k, k), and log p(observed j), (n, k).
 
-    In logarithms, because p underflows where T'p would still say something.
+    In logarithms, because p can underflow where T'p does not.
     """
     with np.errstate(divide="ignore"):  # log 0 is -inf: T has zeros
         joint = log_softmax(logits)[:, :, None] + np.log(T.rows)
@@ -137,7 +151,11 @@ def _log_joint(logits: ArrayLike, T: TransitionMatrix) -> tuple[Floats, Floats]:
 def losses_and_slopes(
     method: Method, logits: ArrayLike, labels: ArrayLike
 ) -> tuple[Floats, Floats, Floats | None]:
-    """Return per-example losses (n,), their gradients (n, k), and 1'T^-1 l (n,) if corrected."""
+    """Return losses (n,), their gradients (n, k), and, with backward correction, 1'T^-1 l (n,).
+
+    Raises:
+        ValueError: logits or labels of another shape, or an unknown correction.
+    """
     checks.choice("correction", method.correction, ("none", "backward", "forward"))
     p = np.exp(log_softmax(logits))
     labels = np.asarray(labels)
@@ -145,13 +163,13 @@ def losses_and_slopes(
         assert method.T is not None
         corrected = backward_corrected(logits, method.T)
         sums = _combined(every_class(logits), method.T.inverse_column_sums[:, None])[:, 0]
-        # A row of T^-1 sums to 1, so that d(row . l) / d(logits) = p - row.
+        # A row of T^-1 sums to 1, hence d(row . l) / d(logits) = p - row.
         return _at(corrected, labels), p - method.T.inverse[labels], sums
     if method.correction == "forward":
         assert method.T is not None
         joint, observed = _log_joint(logits, method.T)
         each = np.arange(len(labels))
-        with np.errstate(invalid="ignore"):  # an impossible label has no responsible class
+        with np.errstate(invalid="ignore"):  # no class is responsible for an impossible label
             responsible = np.exp(joint[each, :, labels] - observed[each, labels][:, None])
         return -_at(observed, labels), p - responsible, None
     return cross_entropy(logits, labels), p - np.eye(p.shape[1])[labels], None
@@ -164,6 +182,9 @@ def margins(logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None =
         logits: (n, k).
         labels: (n,), integers in [0, k).
         confidence: c, (k,), by which p is divided; None for ones, and u is p.
+
+    Raises:
+        ValueError: logits or labels of another shape, or labels outside [0, k).
 
     >>> margins(np.log([[0.6, 0.4]]), [0], confidence=[0.75, 0.25]).round(3)  # u = .8 : 1.6
     array([-0.333])
@@ -178,7 +199,10 @@ def margins(logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None =
 def confidence_sums(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return, by class, the sum of p(j | x) over the examples labelled j and their number, (2, k).
 
-    `sigua.confidence.moved` adds them to the state. A p that is NaN says nothing.
+    `sigua.confidence.moved` adds them to the state. Examples whose p is NaN are left out.
+
+    Raises:
+        ValueError: logits or labels of another shape, or labels outside [0, k).
 
     >>> confidence_sums(np.log([[0.6, 0.4], [0.5, 0.5]]), [0, 0]).round(3)
     array([[1.1, 0. ],
@@ -201,20 +225,21 @@ def split(
     margins: Floats | None = None,
     groups: ArrayLike | None = None,
 ) -> Split:
-    """Return who is good and who is bad, from per-example losses of shape (n,).
+    """Return which examples are good and which are bad, from losses of shape (n,).
 
     Args:
-        method: whose condition decides.
+        method: its condition decides.
         losses: (n,).
         epoch: t >= 0.
-        trusted: bool, (n,), or a `Split` of two, for the condition `Known`.
+        trusted: bool, (n,), or a `Split` of two masks, for the condition `Known`.
         class_sums: (n,), 1'T^-1 l.
         margins: (n,), for the condition `Agreement`: those of the function `margins`.
-        groups: integers, (n,): each group is judged as if it were a mini-batch, such as each class
-            with the labels; None for one.
+        groups: integers, (n,): each group is judged as a mini-batch of its own; give the labels to
+            judge each class. None for a single group.
 
     Raises:
-        ValueError: an argument without an entry for each loss, or marks that are not boolean.
+        ValueError: an argument without an entry for each loss, marks that are not boolean, or an
+            argument that the condition reads is missing.
     """
     values = checks.floats("losses", losses)
     n = values.shape
@@ -250,13 +275,14 @@ def step(
         logits: float, shape (n, k).
         labels: integers in [0, k), shape (n,).
         epoch: t >= 0, fractional allowed.
-        trusted: bool, shape (n,), or a `Split` of two, for the condition `Known`.
-        groups: integers, shape (n,), that are judged apart; `labels` for a selection per class.
-        confidence: c, shape (k,), for a rule that reads it: `sigua.confidence.rates` of what was
-            seen before this mini-batch; None for ones, which it is before the first.
+        trusted: bool, shape (n,), or a `Split` of two masks, for the condition `Known`.
+        groups: integers, shape (n,): each group is judged separately; `labels` for each class.
+        confidence: c, shape (k,), for a rule that reads it: `sigua.confidence.rates` of the state
+            before this mini-batch; None for ones, its value before the first mini-batch.
 
     Raises:
-        ValueError: labels outside [0, k), or a method for another number of classes.
+        ValueError: labels outside [0, k), or a method for another number of classes; or as for
+            `split`.
     """
     k = log_softmax(logits).shape[1]
     method.require_classes(k)
@@ -280,13 +306,15 @@ def _column(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """Return an array with an entry per example."""
     column = checks.array(name, value)
     if column.shape != shape:
-        came = f"shape {column.shape} came for {shape[0]} examples"
-        raise checks.refuse(name, "must have an entry per example", came, "compare the two")
+        raise ValueError(
+            f"{name}: must have shape {shape}, an entry per example, got shape {column.shape}; "
+            "try one mini-batch for all"
+        )
     return column
 
 
 def _marks(trusted: Any, shape: tuple[int, ...]) -> Any:
-    """Return a mask, or a `Split` of two, as arrays; None for None."""
+    """Return a mask, or a `Split` of two masks, as arrays; None for None."""
     if trusted is None:
         return None
     if isinstance(trusted, Split):

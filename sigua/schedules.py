@@ -28,8 +28,8 @@ for some everyday inputs: 100 * 0.29 is 28.999999999999996."""
 def keep_rate(epoch: float, noise_rate: float, warmup: float = 10) -> float:
     """Return rho(t) = 1 - noise_rate * min(t / warmup, 1), the share to keep (Eq. 4).
 
-    The text after the paper's equation says that more and more is selected; the equation, which is
-    right, starts with everything and selects less and less.
+    The text after the paper's equation says that more and more is selected. The equation is right:
+    it starts with everything and selects less and less.
 
     Args:
         epoch: t >= 0.
@@ -55,7 +55,8 @@ class Knots:
         points: (epoch, value) pairs with strictly increasing epochs, at least one.
 
     Raises:
-        ValueError: no point, none that is a pair of finite numbers, or epochs that do not increase.
+        ValueError: no point, a point that is not a pair of finite numbers, or epochs that do not
+            increase.
 
     >>> ramp = Knots([(0, 0.0), (10, 0.2)])
     >>> [ramp(t) for t in (0, 5, 10, 200)]
@@ -67,12 +68,16 @@ class Knots:
     def __post_init__(self) -> None:
         array = checks.floats("points", self.points) if len(self.points) else np.empty((0, 2))
         if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
-            rule = "must be pairs of finite numbers (epoch, value)"
-            raise checks.refuse("points", rule, f"{self.points!r} came", "try [(0, 0.0), (9, 0.2)]")
+            raise ValueError(
+                "points: must be pairs of finite numbers (epoch, value), "
+                f"got {self.points!r}; try [(0, 0.0), (9, 0.2)]"
+            )
         epochs = array[:, 0].tolist()
         if not epochs or any(a >= b for a, b in pairwise(epochs)):
-            advice = "sort them, each once, at least one"
-            raise checks.refuse("points", "epochs must increase", f"{epochs} came", advice)
+            raise ValueError(
+                f"points: must have epochs that increase, at least one, got {epochs}; "
+                "try sorting them, each once"
+            )
         object.__setattr__(self, "points", tuple(map(tuple, array.tolist())))
 
     @property
@@ -97,13 +102,17 @@ class Knots:
 
 
 def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
-    """Return the schedule's value at `epoch`, checked to lie in [0, high]."""
+    """Return the schedule's value at `epoch`.
+
+    Raises:
+        ValueError: the value is not a number in [0, high].
+    """
     value = schedule(epoch) if callable(schedule) else schedule
-    return checks.number(name, value, 0, high, f"mend its value at epoch {epoch:g}")
+    return checks.number(name, value, 0, high, f"try another value at epoch {epoch:g}")
 
 
 def values_at(name: str, schedule: Schedule, epochs: Epochs, high: float = 1.0) -> Epochs:
-    """Return `value_at` for many epochs at once."""
+    """Return `value_at` for many epochs at once, and raise ValueError as it does."""
     if type(schedule) is Knots:
         return schedule.at_each(epochs)
     if callable(schedule):
@@ -112,12 +121,12 @@ def values_at(name: str, schedule: Schedule, epochs: Epochs, high: float = 1.0) 
 
 
 def horizon(schedule: object) -> float:
-    """Return the epoch from which a schedule, or a condition, stays as it is; inf if unknown."""
+    """Return the epoch from which a schedule or a condition stays the same; inf if unknown."""
     return float(getattr(schedule, "horizon", float("inf") if callable(schedule) else 0.0))
 
 
 def rate_to_parts(rate: float) -> int:
-    """Return a rate as whole billionths, rounded up unless it is a hair above a whole number.
+    """Return a rate in whole billionths, rounded up unless it is barely above a whole number.
 
     >>> rate_to_parts(0.29), rate_to_parts(1 / 3)
     (290000000, 333333334)

@@ -370,7 +370,7 @@ def test_known_takes_the_masks_as_given_and_needs_them():
     method = sigua.custom(sigua.Known(), gamma=0.5)
     masks = measure(method, [4.0, 1.0, 2.0], trusted=[True, False, True])
     assert masks == ([True, False, True], [False, True, False], (4 - 0.5 + 2) / 3)
-    with pytest.raises(ValueError, match=r"trusted: .*boolean per example.*nothing came.*mask"):
+    with pytest.raises(ValueError, match=r"trusted: .*boolean per example.*got None.*mask"):
         sigua.reference.split(method, [1.0])
 
 

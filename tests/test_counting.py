@@ -90,7 +90,7 @@ PRIOR = sigua.TransitionMatrix.symmetric(0.2, 3)
 @pytest.mark.parametrize(
     ("arguments", "keywords", "message"),
     [
-        (([], [], 3), {}, "labels: must have at least one that was checked, got none"),
+        (([], [], 3), {}, "labels: must have at least one checked label, got none;"),
         (([0, 1], [0], 3), {}, "true_labels: must have an entry for each of labels"),
         (([0, 3], [0, 1], 3), {}, r"labels: must lie in \[0, 3\)"),
         (([0, 1], [0, 1], 1), {}, "num_classes: "),

@@ -158,7 +158,7 @@ def test_it_prints_in_some_ten_lines_of_terminal_width():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"checked": [0]}, "true_labels: must come with checked, got None"),
+        ({"checked": [0]}, "true_labels: must be given with checked, got None;"),
         ({"true_labels": [0]}, "true_labels: must have an entry for each of the 3 checked, got 1"),
         ({"true_labels": [0, 1], "checked": [0]}, "true_labels: .* the 1 checked, got 2"),
         ({"true_labels": [0], "checked": [True, False]}, r"checked: a mask must have shape \(3,\)"),

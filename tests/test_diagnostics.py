@@ -265,17 +265,20 @@ def test_margins_are_of_probabilities_and_the_best_other_class():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({}, r"^losses: give them or margins, but neither came"),
-        ({"losses": [1.0], "margins": [0.5]}, r"^losses: give them or margins, but both came"),
-        ({"losses": [0.1, np.nan]}, r"^losses: must lie in \[0, inf\], but losses\[1\] is nan"),
-        ({"losses": [[0.1], [-1]]}, r"^losses: must lie in .* but losses\[1, 0\] is -1"),
-        ({"losses": np.zeros((2, 2, 2))}, r"^losses: must have shape .*\(2, 2, 2\) came"),
-        ({"losses": []}, r"^losses: must have shape \(n,\).*shape \(0,\) came"),
+        ({}, r"^losses: must be given unless margins are, got neither;"),
+        (
+            {"losses": [1.0], "margins": [0.5]},
+            r"^losses: must be given unless margins are, got both;",
+        ),
+        ({"losses": [0.1, np.nan]}, r"^losses: must lie in \[0, inf\], got losses\[1\] = nan;"),
+        ({"losses": [[0.1], [-1]]}, r"^losses: must lie in .* got losses\[1, 0\] = -1;"),
+        ({"losses": np.zeros((2, 2, 2))}, r"^losses: must have shape .*got shape \(2, 2, 2\);"),
+        ({"losses": []}, r"^losses: must have shape \(n,\).*got shape \(0,\);"),
         (
             {"margins": [0.5, 3.0]},
-            r"^margins: must lie in \[-1, 1\], .*margins\[1\] is 3; .*logits",
+            r"^margins: must lie in \[-1, 1\], .*margins\[1\] = 3; .*logits",
         ),
-        ({"margins": [np.nan]}, r"^margins: must lie in \[-1, 1\], but margins\[0\] is nan"),
+        ({"margins": [np.nan]}, r"^margins: must lie in \[-1, 1\], got margins\[0\] = nan;"),
         ({"losses": [0.1], "noise_rate": 20}, r"^noise_rate: must be a number in \[0, 1\]"),
         (
             {"losses": [[0.1, np.nan, np.nan], [0.2, 0.3, np.nan]]},
@@ -286,10 +289,13 @@ def test_margins_are_of_probabilities_and_the_best_other_class():
             r"^margins: must have a value in each epoch, got NaN alone in epoch 1",
         ),
         ({"losses": [[0.1, 0.2], [0.1]]}, r"^losses: must be an array, got lists of different"),
-        ({"losses": [0.1], "labels": [0]}, r"^labels: must come with margins and no rate, got lo"),
+        (
+            {"losses": [0.1], "labels": [0]},
+            r"^labels: must be given with margins and no rate, got lo",
+        ),
         (
             {"margins": [0.1], "labels": [0], "noise_rate": 0.2},
-            r"^labels: must come with margins and no rate, got noise_rate=0\.2",
+            r"^labels: must be given with margins and no rate, got noise_rate=0\.2;",
         ),
         ({"margins": [0.1], "labels": [0, 1]}, r"^labels: must have an entry for each of margins"),
     ],
@@ -301,9 +307,9 @@ def test_a_ranking_of_nothing_usable_is_refused(keywords, message):
 
 def test_margins_refuse_what_losses_refuse():
     for function in (label_losses, label_margins):
-        with pytest.raises(ValueError, match=r"^probabilities: .*\[1\] sums to 1\.5"):
+        with pytest.raises(ValueError, match=r"^probabilities: .*\[1\] with sum 1\.5 "):
             function([[0.5, 0.5], [0.5, 1.0]], [0, 1])
-        with pytest.raises(ValueError, match=r"^labels: .*labels\[0\] is 2"):
+        with pytest.raises(ValueError, match=r"^labels: .*labels\[0\] = 2;"):
             function([[0.5, 0.5]], [2])
         with pytest.raises(ValueError, match=r"^labels: must have an entry for each"):
             function([[0.5, 0.5]], [0, 1])

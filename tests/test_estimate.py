@@ -105,7 +105,7 @@ def test_two_ways_that_disagree_warn_at_the_user_s_line_and_say_both():
 def test_a_class_that_is_never_predicted_is_as_noisy_as_the_average():
     """Of 60 labels 6 say 1, which no example is predicted as: its row has the rate, .1."""
     p, y = [[0.8, 0.2]] * 60, [1] * 6 + [0] * 54
-    with pytest.warns(UserWarning, match="about class 1: 'surest' takes it for as noisy"):
+    with pytest.warns(UserWarning, match="about class 1: 'surest' assumes that it is as noisy"):
         T = estimate_transition(p, y)
     np.testing.assert_allclose(T.rows, [[0.9, 0.1], [0.1, 0.9]], rtol=0, atol=1e-14)
 
@@ -358,7 +358,7 @@ def test_probabilities_whose_rounded_sums_are_off_by_less_than_two_percent_are_d
     assert 1e-3 < np.abs(sums - 1).max() < 0.02
     own = coarse[np.arange(2000), labels] / sums
     np.testing.assert_allclose(np.exp(-label_losses(coarse, labels)), own, rtol=1e-12)
-    with pytest.raises(ValueError, match=r"^probabilities: .*\[0\] sums to 1.03"):
+    with pytest.raises(ValueError, match=r"^probabilities: .*\[0\] with sum 1.03 "):
         label_losses([[0.5, 0.53]], [0])
 
 
@@ -474,14 +474,17 @@ def test_sums_that_are_a_little_off_are_divided_out():
 # Bad input.
 
 BAD = [
-    (([0.5, 0.5], [0]), r"^probabilities: must have shape \(n, k\).*but shape \(2,\) came"),
-    ((np.zeros((0, 3)), []), r"^probabilities: .*shape \(0, 3\) came"),
-    (([[0.9, 0.1], [0.9, 0.2]], [0, 1]), r"^probabilities: .*probabilities\[1\] sums to 1.1"),
-    (([[90, 10], [20, 80]], [0, 1]), r"^probabilities: .*\[0\] sums to 100, .*divide percentages"),
-    (([[1.5, -0.5], [0.5, 0.5]], [0, 1]), r"^probabilities: .*\[0\] sums to 1, with .* from -0.5"),
-    (([[0.5, 0.5], [np.nan, 1.0]], [0, 1]), r"^probabilities: .*\[1\] sums to nan"),
-    ((P, [0, 0, 2, 1, 1]), r"^labels: must lie in \[0, 2\), but labels\[2\] is 2"),
-    ((P, [0, 0, 1, 1]), r"^labels: must have an entry for each of probabilities, but 4 came for 5"),
+    (([0.5, 0.5], [0]), r"^probabilities: must have shape \(n, k\).*got shape \(2,\);"),
+    ((np.zeros((0, 3)), []), r"^probabilities: .*got shape \(0, 3\);"),
+    (([[0.9, 0.1], [0.9, 0.2]], [0, 1]), r"^probabilities: .*probabilities\[1\] with sum 1.1 "),
+    (
+        ([[90, 10], [20, 80]], [0, 1]),
+        r"^probabilities: .*\[0\] with sum 100 .*dividing percentages",
+    ),
+    (([[1.5, -0.5], [0.5, 0.5]], [0, 1]), r"^probabilities: .*\[0\] with sum 1 and .* from -0.5 "),
+    (([[0.5, 0.5], [np.nan, 1.0]], [0, 1]), r"^probabilities: .*\[1\] with sum nan "),
+    ((P, [0, 0, 2, 1, 1]), r"^labels: must lie in \[0, 2\), got labels\[2\] = 2;"),
+    ((P, [0, 0, 1, 1]), r"^labels: must have an entry for each of probabilities, got 4 for 5;"),
     ((P, np.eye(2)[Y]), r"^labels: must be integers of shape \(n,\).*argmax"),
     ((P, np.array(Y)[:, None]), r"^labels: must be integers of shape \(n,\).*ravel"),
 ]
@@ -503,13 +506,16 @@ def test_bad_input_is_named_with_its_first_row(positional, message):
     ("keywords", "message"),
     [
         ({"method": "magic"}, r"^method: must be one of 'surest', 'anchor', 'confident'"),
-        ({"method": "confident"}, r"^labels: 'confident' counts them, but none came"),
-        ({"method": "dual-t"}, r"^labels: 'dual-t' counts them"),
-        ({"method": "gold"}, r"^true_labels: 'gold' counts them"),
-        ({"method": "anchor", "true_labels": Y}, r"^true_labels: 'anchor' has no use for it"),
-        ({"method": "anchor", "quantile": 97}, r"^quantile: .*\[0, 1\], but 97 came; .*0\.97"),
-        ({"method": "gold", "true_labels": Y, "labels": Y}, r"^labels: 'gold' has no use"),
-        ({"labels": Y, "quantile": 0.97}, r"^quantile: 'surest' has no use for it"),
+        ({"method": "confident"}, r"^labels: must be given for method='confident', got None;"),
+        ({"method": "dual-t"}, r"^labels: must be given for method='dual-t'"),
+        ({"method": "gold"}, r"^true_labels: must be given for method='gold'"),
+        ({"method": "anchor", "true_labels": Y}, r"^true_labels: must be left out for 'anchor'"),
+        ({"method": "anchor", "quantile": 97}, r"^quantile: .*\[0, 1\], got 97; .*0\.97"),
+        (
+            {"method": "gold", "true_labels": Y, "labels": Y},
+            r"^labels: must be left out for 'gold'",
+        ),
+        ({"labels": Y, "quantile": 0.97}, r"^quantile: must be left out for 'surest'"),
     ],
 )
 def test_what_is_missing_superfluous_or_in_percent_is_refused(keywords, message):
@@ -521,13 +527,13 @@ def test_what_is_missing_superfluous_or_in_percent_is_refused(keywords, message)
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({}, r"^losses: 'mixture' needs them, but none came; pass losses=, or"),
-        ({"probabilities": P}, r"^losses: 'mixture' needs them"),
-        ({"losses": [0.1], "labels": [0]}, r"^labels: .*has no use for it"),
-        ({"losses": [0.1], "true_labels": [0]}, r"^true_labels: 'mixture' has no use for it"),
-        ({"losses": [0.1, -0.2]}, r"^losses: must lie in \[0, inf\], but losses\[1\] is -0.2"),
-        ({"losses": [0.1, np.nan]}, r"^losses: must lie in \[0, inf\], but losses\[1\] is nan"),
-        ({"losses": [[0.1], [0.2]]}, r"^losses: must have shape \(n,\), but shape \(2, 1\) came"),
+        ({}, r"^losses: must be given for method='mixture', got None; try losses=, or"),
+        ({"probabilities": P}, r"^losses: must be given for method='mixture'"),
+        ({"losses": [0.1], "labels": [0]}, r"^labels: must be left out for 'mixture with losses'"),
+        ({"losses": [0.1], "true_labels": [0]}, r"^true_labels: must be left out for 'mixture'"),
+        ({"losses": [0.1, -0.2]}, r"^losses: must lie in \[0, inf\], got losses\[1\] = -0.2;"),
+        ({"losses": [0.1, np.nan]}, r"^losses: must lie in \[0, inf\], got losses\[1\] = nan;"),
+        ({"losses": [[0.1], [0.2]]}, r"^losses: must have shape \(n,\), got shape \(2, 1\);"),
         ({"losses": []}, r"^losses: must have shape"),
         ({"losses": 0.5}, r"^losses: must have shape"),
     ],
@@ -538,5 +544,5 @@ def test_losses_that_are_none_are_refused(keywords, message):
 
 
 def test_losses_are_for_the_mixture_only():
-    with pytest.raises(ValueError, match=r"^losses: 'anchor' has no use for it"):
+    with pytest.raises(ValueError, match=r"^losses: must be left out for 'anchor'"):
         estimate_noise_rate(P, method="anchor", losses=[0.1])

@@ -142,15 +142,21 @@ def test_a_floor_may_follow_the_epoch():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: noise_floor(1.0, 10), r"noise: must be a number in \[0, 1\), but 1.0 came"),
+        (lambda: noise_floor(1.0, 10), r"noise: must be a number in \[0, 1\), got 1.0;"),
         (lambda: noise_floor("0.5", 10), "noise: must be a number"),
-        (lambda: noise_floor(0.5), "num_classes: must be a whole number of at least 2, but None"),
-        (lambda: noise_floor(SKEWED, 3), "num_classes: is T's own, but 3 came; leave it out"),
+        (lambda: noise_floor(0.5), "num_classes: must be a whole number of at least 2, got None;"),
+        (
+            lambda: noise_floor(SKEWED, 3),
+            "num_classes: must be None with a TransitionMatrix, got 3; try leaving it out",
+        ),
         (lambda: noise_floor(SKEWED, prior=[1, 2]), r"prior: must have shape \(3,\)"),
         (lambda: noise_floor(SKEWED, prior=[1, 2, -1]), "prior: must be frequencies from 0 up"),
         (lambda: noise_floor(SKEWED, observed=[0, 0, 0]), "observed: must be frequencies"),
         (lambda: noise_floor(SKEWED, prior=[1, 2, np.nan]), "prior: must be frequencies"),
-        (lambda: noise_floor(SKEWED, prior=[1] * 3, observed=[1] * 3), "but both came"),
+        (
+            lambda: noise_floor(SKEWED, prior=[1] * 3, observed=[1] * 3),
+            "prior: must be None with observed, got both;",
+        ),
         (lambda: noise_floor(0.5, 3, prior=[1, 2]), r"prior: must have shape \(3,\)"),
         (lambda: NoiseFloor(-0.1), "floor: must be a number"),
         (lambda: NoiseFloor(float("inf")), "floor: must be a number"),

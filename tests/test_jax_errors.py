@@ -18,8 +18,8 @@ LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
     ("arguments", "options", "words"),
     [
         ((LOGITS, LABELS, 0, "sigua_sl"), {}, ["method", "must be a method", "str came"]),
-        ((LOGITS, LABELS + 5, 0, SL), {}, ["labels", "[0, 10)", "labels[5] is 10"]),
-        ((LOGITS, LABELS - 1, 0, SL), {}, ["labels", "labels[0] is -1"]),
+        ((LOGITS, LABELS + 5, 0, SL), {}, ["labels", "[0, 10)", "labels[5] = 10;"]),
+        ((LOGITS, LABELS - 1, 0, SL), {}, ["labels", "labels[0] = -1;"]),
         ((LOGITS, LABELS[:5], 0, SL), {}, ["labels", "(n,)", "(6, 10)", "(5,)"]),
         ((LOGITS, LABELS[:, None], 0, SL), {}, ["labels", "(n,)", "(6, 1)"]),
         ((LOGITS, LABELS / 2, 0, SL), {}, ["labels", "integers", "float32"]),
@@ -27,24 +27,24 @@ LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
         ((LOGITS[None], LABELS[None], 0, SL), {}, ["logits", "(n, k)", "(1, 6, 10)", "vmap"]),
         ((LOGITS[0], LABELS[0], 0, SL), {}, ["logits", "(n, k)", "(10,)"]),
         ((LOGITS[:, :7], LABELS, 0, sigua.sigua_bc(PAIR)), {}, ["T has 10", "logits have 7"]),
-        ((LOGITS, LABELS, -1, SL), {}, ["epoch", "[0, inf)", "-1 came"]),
-        ((LOGITS, LABELS, None, SL), {}, ["epoch", "None came"]),
-        ((LOGITS, LABELS, (0.1, 1.0), SL), {}, ["epoch", "length 3", "length 2 came"]),
-        ((LOGITS, LABELS, jnp.float32(jnp.nan), SL), {}, ["epoch", "nan came"]),
-        ((LOGITS, LABELS, 0, SL), {"where": LABELS}, ["where", "bool(6,)", "int32(6,) came"]),
-        ((LOGITS, LABELS, 0, SL), {"where": LABELS[:5] > 2}, ["where", "bool(5,) came"]),
-        ((LOGITS, LABELS, 0, SL), {"trusted": LABELS > 2}, ["trusted", "Known", "leave it out"]),
+        ((LOGITS, LABELS, -1, SL), {}, ["epoch", "[0, inf)", "got -1;"]),
+        ((LOGITS, LABELS, None, SL), {}, ["epoch", "got None;"]),
+        ((LOGITS, LABELS, (0.1, 1.0), SL), {}, ["epoch", "length 3", "got length 2;"]),
+        ((LOGITS, LABELS, jnp.float32(jnp.nan), SL), {}, ["epoch", "got nan;"]),
+        ((LOGITS, LABELS, 0, SL), {"where": LABELS}, ["where", "bool(6,)", "got int32(6,);"]),
+        ((LOGITS, LABELS, 0, SL), {"where": LABELS[:5] > 2}, ["where", "got bool(5,);"]),
+        ((LOGITS, LABELS, 0, SL), {"trusted": LABELS > 2}, ["trusted", "Known", "leaving it out"]),
         ((LOGITS, LABELS, 0, KNOWN), {}, ["trusted", "a boolean per example"]),
         ((LOGITS, LABELS, 0, KNOWN), {"trusted": LABELS}, ["trusted", "bool(6,)", "int32"]),
         (
             (LOGITS, LABELS, 0, KNOWN),
             {"trusted": (LABELS > 2, LABELS < 1)},
-            ["trusted", "a tuple came", "sigua.Split"],
+            ["trusted", "got tuple;", "sigua.Split"],
         ),
         (
             (LOGITS, LABELS, 0, KNOWN),
             {"trusted": sigua.Split(LABELS > 2, LABELS[:5] > 2)},
-            ["trusted", "bool(6,)", "bool(5,) came"],
+            ["trusted", "bool(6,)", "got bool(5,);"],
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_traced_label_out_of_range_makes_the_loss_nan(method, label):
 
 def test_labels_are_checked_under_grad_where_they_can_be_read():
     """Not only the plain call: `jax.grad` alone traces the logits, not the labels."""
-    with pytest.raises(ValueError, match=r"labels\[5\] is 10"):
+    with pytest.raises(ValueError, match=r"labels\[5\] = 10;"):
         jax.grad(sigua_loss)(LOGITS, LABELS + 5, 0, SL)
 
 
@@ -143,11 +143,11 @@ def column(logits, labels):
     [
         ((LOGITS, LABELS.astype(">i8"), 0, SL), {}, ["labels: must be", "byte order", "got >i8"]),
         ((LOGITS.astype(">f4"), LABELS, 0, SL), {}, ["logits: must be", "byte order", "got >f4"]),
-        ((LOGITS, list("abcdef"), 0, SL), {}, ["labels: must be", "numbers", "got a list"]),
+        ((LOGITS, list("abcdef"), 0, SL), {}, ["labels: must be", "numbers", "got list;"]),
         ((LOGITS, np.array(list("abcdef")), 0, SL), {}, ["labels: must be", "got <U1"]),
-        ((LOGITS, None, 0, SL), {}, ["labels: must be", "got a NoneType"]),
-        (([[1.0, 2.0], [3.0]], [0, 1], 0, SL), {}, ["logits: must be", "got a list"]),
-        ((LOGITS, LABELS, 0, SL), {"where": list("abcdef")}, ["where: must be", "got a list"]),
+        ((LOGITS, None, 0, SL), {}, ["labels: must be", "got NoneType;"]),
+        (([[1.0, 2.0], [3.0]], [0, 1], 0, SL), {}, ["logits: must be", "got list;"]),
+        ((LOGITS, LABELS, 0, SL), {"where": list("abcdef")}, ["where: must be", "got list;"]),
         ((LOGITS, LABELS + 2**32, 0, SL), {}, ["labels: must fit in int32", "4294967296"]),
         ((LOGITS * 1j, LABELS, 0, SL), {}, ["logits: must have shape", "complex64"]),
         ((LOGITS[:, :1], LABELS, 0, SL), {}, ["logits: must have shape", "try logits[:, 0]"]),
@@ -155,7 +155,7 @@ def column(logits, labels):
         ((LOGITS, SOFT * 1.3, 0, SL), {}, ["labels: must be class probabilities", "sum 1"]),
         ((LOGITS, SOFT + np.eye(10)[0] - np.eye(10)[1], 0, SL), {}, ["labels: must be class prob"]),
         ((LOGITS, SOFT[:5], 0, SL), {}, ["logits: must have shape", "(5, 10)"]),
-        ((LOGITS[:, 0], LABELS, 0, SL), {}, ["labels", "[0, 2)", "labels[2] is 2"]),
+        ((LOGITS[:, 0], LABELS, 0, SL), {}, ["labels", "[0, 2)", "labels[2] = 2;"]),
         ((LOGITS[:, 0], LABELS / 5, 0, sigua.forward_correction(PAIR)), {}, ["T has 10"]),
         ((LOGITS[:, 0], LABELS / 4, 0, SL), {}, ["labels: must be in [0, 1], got 1.25 at 5"]),
         ((LOGITS, LABELS, 0, SL), {"weight": np.ones(9)}, ["weight", "10 classes", "(9,)"]),
@@ -163,7 +163,7 @@ def column(logits, labels):
         ((LOGITS, LABELS, 0, SL), {"weight": np.ones(10) > 0}, ["weight", "bool(10,)"]),
         ((LOGITS, LABELS, 0, SL), {"label_smoothing": 1.5}, ["label_smoothing", "[0, 1]"]),
         ((LOGITS, LABELS, 0, SL), {"per_class": 1}, ["per_class"]),
-        ((LOGITS, SOFT, 0, SL), {"per_class": True}, ["per_class: must come with integer"]),
+        ((LOGITS, SOFT, 0, SL), {"per_class": True}, ["per_class: must be False without integer"]),
         ((LOGITS, LABELS, 0, SL), {"base": "focal"}, ["base: must be a function", "'focal'"]),
         ((LOGITS, LABELS, 0, SL), {"rank_by": dict}, ["rank_by: must be a function"]),
         ((LOGITS, LABELS, 0, SL), {"base": halved}, ["base: must return", "(6,)", "(3,)"]),
@@ -171,17 +171,17 @@ def column(logits, labels):
         ((LOGITS, LABELS, 0, SL), {"rank_by": column}, ["rank_by: must return", "(6, 1)"]),
         ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: 0.0}, ["base: must return", "float32()"]),
         ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: y}, ["base: must return", "int32(6,)"]),
-        ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: "l"}, ["base: must be", "got a str"]),
-        ((LOGITS, LABELS + 5, 0, SL), {"base": halved}, ["labels", "labels[5] is 10"]),
+        ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: "l"}, ["base: must be", "got str;"]),
+        ((LOGITS, LABELS + 5, 0, SL), {"base": halved}, ["labels", "labels[5] = 10;"]),
         (
             (LOGITS, LABELS, 0, SL),
             {"base": halved, "label_smoothing": 0.1},
-            ["label_smoothing: must be left out beside base"],
+            ["label_smoothing: must be left out with base"],
         ),
         (
             (LOGITS, LABELS, 0, SL),
             {"base": halved, "weight": np.ones(10)},
-            ["weight: must be left out beside base"],
+            ["weight: must be left out with base"],
         ),
         (
             (LOGITS, LABELS, 0, sigua.sigua_bc(PAIR)),
@@ -234,7 +234,7 @@ def test_a_label_that_would_wrap_around_is_no_class():
     """Of int64: 2^32 + 3 is not class 3, in 64 bits either."""
     labels = np.where(LABELS == 3, 2**32 + 3, LABELS)
     with jax.enable_x64(True):
-        with pytest.raises(ValueError, match=r"labels\[3\] is 4294967299"):
+        with pytest.raises(ValueError, match=r"labels\[3\] = 4294967299;"):
             sigua_loss(LOGITS, labels, 0, SL)
         assert jnp.isnan(
             jax.jit(sigua_loss, static_argnames="method")(LOGITS, labels, 0, method=SL)
@@ -252,5 +252,5 @@ def test_a_correction_that_the_backend_does_not_know_is_refused(T):
     """As if the core had got another one: it must not be taken for one of the others."""
     method = sigua.standard() if T is None else sigua.forward_correction(T)
     object.__setattr__(method, "correction", "sideways")
-    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*'sideways' came"):
+    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*got 'sideways';"):
         sigua_loss(LOGITS, LABELS, 0, method)

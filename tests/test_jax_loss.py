@@ -297,7 +297,7 @@ def test_a_rule_of_ones_own_may_ask_for_everything(samples):
     assert 0 < want.good.sum() < N
     assert want.bad.any()
     assert_same(sigua_split(logits, labels, 0, method), want)
-    with pytest.raises(ValueError, match="class_sums: backward correction has them"):
+    with pytest.raises(ValueError, match="class_sums: must come from backward correction"):
         sigua_split(logits, labels, 0, sigua.custom(Rule()))
 
 

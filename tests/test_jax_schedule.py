@@ -101,7 +101,7 @@ class Changing:
         (3, SL, 2.0, ["steps_per_epoch: must be a whole number", "2.0"]),
         (SL.at(3), SL, 7, ["steps_per_epoch: must be left out", "method.at(step / steps_per_"]),
         (np.arange(3), SL, None, ["epoch: must be one number", "(3,)", "vmap"]),
-        (SL.at(3)[:2], SL, None, ["epoch", "length 3", "length 2 came"]),
+        (SL.at(3)[:2], SL, None, ["epoch", "length 3", "got length 2;"]),
         (tuple(map(float, SL.at(3))), SL, None, ["epoch: must be method.at(t)", "float32[] for"]),
         (tuple(np.ones((3, 2), int)), SL, None, ["epoch: must be method.at(t)", "[2] for"]),
     ],

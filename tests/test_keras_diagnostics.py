@@ -83,7 +83,7 @@ def test_the_selection_is_judged_by_whose_label_is_right():
         "bad_recall": (bad & ~intact).sum() / (~intact).sum(),
     }
     assert {name: history.history[name][-1] for name in want} == pytest.approx(want, rel=1e-12)
-    with pytest.raises(ValueError, match=r"^intact: a selection is judged by it"):
+    with pytest.raises(ValueError, match=r"^intact: must be given with method"):
         LabelWatch(x, y, method=method)
 
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_watched_is_refused():
         LabelWatch(x, y[:, None])
     with pytest.raises(ValueError, match=r"^intact: must have an entry for each of y"):
         LabelWatch(x, y, intact[:5])
-    with pytest.raises(ValueError, match=r"^probabilities: .*apply softmax"):
+    with pytest.raises(ValueError, match=r"^probabilities: .*try softmax"):
         model(None).fit(x, y, callbacks=[LabelWatch(x, y)], verbose=0)
     with pytest.raises(ValueError, match=r"^labels: must lie in \[0, 3\)"):
         model().fit(x, y, callbacks=[LabelWatch(x, y + 1)], verbose=0)
@@ -133,7 +133,7 @@ def test_what_cannot_be_watched_is_refused_before_the_first_epoch():
     two = "sparse_categorical_crossentropy"
     wrong_size = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 5))
     for net, watch, labels, match in (
-        (model(None), LabelWatch(x, y), y, "probabilities: each row must be probabilities"),
+        (model(None), LabelWatch(x, y), y, "probabilities: must be rows of probabilities"),
         (model(), LabelWatch(x, y + 1), y, "labels: must lie in [0, 3)"),
         (model(), LabelWatch(x, np.where(np.arange(96) == 95, 7, y)), y, "y: must lie in [0, 3)"),
         (model(), LabelWatch(x[:90], y), y[:90], "x: must have an entry for each of y"),
@@ -143,7 +143,7 @@ def test_what_cannot_be_watched_is_refused_before_the_first_epoch():
         begun, error = fit(net, watch, labels, two)
         assert begun == []
         assert str(error).startswith(match)
-    with pytest.raises(ValueError, match=r"^method: must choose by losses, got custom\(condition="):
+    with pytest.raises(ValueError, match=r"^method: must select by losses, got custom\(condition="):
         LabelWatch(x, y, intact, method=KNOWN)
 
 

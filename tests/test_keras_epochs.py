@@ -197,7 +197,7 @@ def test_steps_of_one_execution_read_the_numbers_of_its_first():
 
 def test_counting_by_oneself_and_by_set_epoch_is_refused():
     run = Run("attached", steps_per_epoch=5)
-    with pytest.raises(ValueError, match=r"^set_epoch: must not be called where .* in steps"):
+    with pytest.raises(ValueError, match=r"^set_epoch: must not be called if .* in steps"):
         run.sigua.set_epoch(1)
     for value in (0, 1.5, True):
         with pytest.raises(ValueError, match=r"^steps_per_epoch: must be a whole number"):

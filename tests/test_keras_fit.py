@@ -406,7 +406,7 @@ def test_attach_after_an_interruption(data):
 def test_two_at_once_are_refused(data):
     """A second SIGUA is refused in a sentence, and the model is left clean."""
     model = compiled(functional())
-    with pytest.raises(ValueError, match=r"^model: a model has one SIGUA at a time"):
+    with pytest.raises(ValueError, match=r"^model: must have one SIGUA at a time"):
         model.fit(*data, verbose=0, callbacks=[SIGUA(METHOD), SIGUA(sigua.standard())])
     assert "compute_loss" not in vars(model)
     trains_plainly(model, data)
@@ -436,7 +436,7 @@ class Whole:
 def test_numbers_that_change_their_type_are_refused(data):
     """A rule whose integer becomes a fraction is refused, not truncated."""
     model = compiled(functional())
-    with pytest.raises(ValueError, match=r"^condition: numbers must keep their type"):
+    with pytest.raises(ValueError, match=r"^condition: must return numbers of the same type"):
         model.fit(*data, epochs=2, verbose=0, callbacks=[SIGUA(sigua.custom(Whole()))])
     assert "_sigua" not in vars(model)
 

@@ -108,7 +108,10 @@ def test_an_output_has_one_sigua():
     model = network("list")
     model.compile("sgd", CE)
     before = model.get_weights()
-    for second, match in (("a", "^model: a model has one SIGUA"), (0, "^output: must be another")):
+    for second, match in (
+        ("a", "^model: must have one SIGUA"),
+        (0, "^output: must be a different one"),
+    ):
         callbacks = [SIGUA(SL, output="a"), SIGUA(SL, output=second)]
         with pytest.raises(ValueError, match=match):
             model.fit(X, labels("list"), verbose=0, callbacks=callbacks)
@@ -144,7 +147,7 @@ def test_an_output_without_a_compiled_loss_is_refused(given, kind, loss, output,
     model.compile("sgd", loss)
     before = net.get_weights()
     y = {"b": Y["b"]} if kind == "dict" and "a" not in loss else labels(kind)
-    with pytest.raises(ValueError, match=r"^loss: must be compiled for the output .*got none; try"):
+    with pytest.raises(ValueError, match=r"^loss: must be compiled for the output .*got None; try"):
         model.fit(X, y, verbose=0, callbacks=callbacks)
     same(net, before)
 
@@ -156,7 +159,9 @@ def test_no_compiled_loss_is_refused(given, way):
     net = network()
     model, callbacks = training(way, net, output="a", loss=given)
     model.compile("sgd")
-    with pytest.raises(ValueError, match=r"^loss: must be compiled for the output 'a', .*got none"):
+    with pytest.raises(
+        ValueError, match=r"^loss: must be compiled for the output 'a', .*got None;"
+    ):
         model.fit(X, Y, verbose=0, callbacks=callbacks)
 
 
@@ -208,7 +213,7 @@ WRONG_SIZE = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 7))
 LATE = [
     ("^T: .*T has 7 and the predictions have 3", WRONG_SIZE, {"output": "a"}),
     ("^output: must be one of 'a', 'b'", SL, {"output": "c"}),
-    ("^sample_weight: .*none came", KNOWN, {"output": "a"}),
+    ("^sample_weight: .*got None;", KNOWN, {"output": "a"}),
 ]
 
 

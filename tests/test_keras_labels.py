@@ -19,7 +19,7 @@ METHODS = [SL, sigua.sigua_bc(T, gamma=0.5), sigua.forward_correction(T)]
 SPARSE = keras.losses.SparseCategoricalCrossentropy
 FORMS = ["-1", "k", "NaN", "rows", "a row of -1"]
 DENSE = keras.losses.CategoricalCrossentropy
-WARNING = "epoch 0. 12 labels were no class"  # a colon would end a filter
+WARNING = "epoch 0. 12 labels were not a class"  # a colon would end a filter
 
 
 def short(value):

@@ -356,7 +356,7 @@ def test_small_loss_on_regression(loss, column):
         (partial(losses.SymmetricCrossEntropy, alpha=-1), "^alpha: must be a number"),
         (partial(losses.SymmetricCrossEntropy, log_zero=1), "^log_zero: must be a number"),
         (partial(losses.Bootstrapping, beta=2), "^beta: must be a number"),
-        (partial(losses.LogSum, epsilon=0), "^epsilon: must be above 0, but 0 came"),
+        (partial(losses.LogSum, epsilon=0), "^epsilon: must be above 0, got 0;"),
     ],
 )
 def test_refused_parameters(make, message):

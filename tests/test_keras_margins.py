@@ -142,7 +142,7 @@ def test_margins_by_hand():
         np.testing.assert_allclose(sums, [[0.8, 1.3], [1, 2]], atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:.*labels were no class:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*labels were not a class:UserWarning")
 def test_who_takes_no_part_is_not_counted(batches):
     """A weight of 0, an ignored class, no class and a mask: out of shares and class confidence."""
     logits, labels = batches[0]
@@ -454,7 +454,7 @@ def test_a_model_without_known_outputs_is_refused():
     """Attached before it is built, a model cannot say how many classes there are."""
     model = unbuilt()
     model.compile("sgd", SPARSE)
-    with pytest.raises(ValueError, match=r"^model: must be built before .* got a Sequential"):
+    with pytest.raises(ValueError, match=r"^model: must be built before .* got Sequential"):
         SIGUA(sigua.sigua_ag()).attach(model)
     callback = SIGUA(sigua.sigua_ag(by_class=False))
     callback.attach(model)

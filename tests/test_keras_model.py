@@ -114,11 +114,11 @@ def test_weights_alone_carry_the_epoch(data, tmp_path):
 def test_a_callback_on_a_sigua_model_is_refused(data):
     """A SIGUAModel needs no callback, and takes none."""
     model = compiled(SIGUAModel(network(), METHOD))
-    with pytest.raises(ValueError, match=r"^model: a model has one SIGUA"):
+    with pytest.raises(ValueError, match=r"^model: must have one SIGUA"):
         model.fit(*data, verbose=0, callbacks=[SIGUA(METHOD)])
     model = SIGUAModel(network(), METHOD)
     model.compile("sgd")
-    with pytest.raises(ValueError, match=r"^loss: must be compiled, .* got none"):
+    with pytest.raises(ValueError, match=r"^loss: must be compiled, .* got None;"):
         model.fit(*data, verbose=0)
 
 

@@ -396,10 +396,10 @@ def scalar(y_true, y_pred):
 
 
 def test_what_cannot_be_trained_is_refused_in_a_sentence(mini_batch):
-    """Each mistake is named, with what came and what to try."""
+    """Each mistake is named, with what was given and what to try."""
     logits, labels = mini_batch
     method, loss = METHODS[1], SPARSE(from_logits=True)
-    with pytest.raises(ValueError, match=r"^loss: must be compiled, .* got none"):
+    with pytest.raises(ValueError, match=r"^loss: must be compiled, .* got None;"):
         step(method, logits, labels, None)
     with pytest.raises(ValueError, match=r"^loss: must return one value per example"):
         step(method, logits, labels, scalar)
@@ -407,7 +407,7 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(mini_batch):
         step(method, logits, labels, SPARSE(reduction="mean_with_sample_weight"))
     with pytest.raises(ValueError, match=r"^T: .*T has 3 and the predictions have 4"):
         step(sigua.sigua_bc(TransitionMatrix.symmetric(0.2, 3)), logits, labels, loss)
-    with pytest.raises(ValueError, match=r"^sample_weight: .*none came"):
+    with pytest.raises(ValueError, match=r"^sample_weight: .*got None;"):
         step(sigua.custom(sigua.Known()), logits, labels, loss)
     with pytest.raises(ValueError, match=r"^loss: a correction ignores no class"):
         step(METHODS[4], logits, labels, SPARSE(from_logits=True, ignore_class=3))

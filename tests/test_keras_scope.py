@@ -150,7 +150,7 @@ def test_the_loss_and_the_model_take_both_and_save_them(mini_batch, tmp_path):
 def test_what_does_not_fit_is_refused(make):
     """At construction, in a sentence."""
     floor = sigua.sigua_bc(T, over="batch")
-    with pytest.raises(ValueError, match="per_class: must be True or False, but 1 came"):
+    with pytest.raises(ValueError, match="per_class: must be True or False, got 1;"):
         make(SL, per_class=1)
     with pytest.raises(ValueError, match="rank_by: NonNegative judges the corrected loss itself"):
         make(floor, rank_by="mse")
@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_refused(make):
             make(method, per_class=True)
     with pytest.raises(ValueError, match="loss: must be a plain one"):
         make(SL, rank_by=SIGUALoss(SL))
-    with pytest.raises(ValueError, match=r"^rank_by: must be a loss of Keras .* 'ce2' came"):
+    with pytest.raises(ValueError, match=r"^rank_by: must be a loss of Keras .* got 'ce2';"):
         make(SL, rank_by="ce2")
-    with pytest.raises(ValueError, match=r"^loss: must be a loss of Keras .* 3 came"):
+    with pytest.raises(ValueError, match=r"^loss: must be a loss of Keras .* got 3;"):
         SIGUALoss(SL, loss=3)

@@ -210,7 +210,7 @@ NOT_MATRICES = [PAIR.rows.tolist(), PAIR.rows, None, 0.5]
     [sigua.self_teaching, sigua.SmallLoss, lambda rate: sigua.sigua_sl(rate, delta=0.1)],
 )
 def test_a_noise_rate_outside_zero_to_one_is_refused(make, rate):
-    with pytest.raises(ValueError, match=r"^noise_rate: must be a number in \[0, 1\), but .* came"):
+    with pytest.raises(ValueError, match=r"^noise_rate: must be a number in \[0, 1\), got .*;"):
         make(rate)
 
 
@@ -226,14 +226,14 @@ def test_a_noise_rate_outside_zero_to_one_is_refused(make, rate):
     ],
 )
 def test_a_delta_or_gamma_outside_zero_to_one_is_refused(name, make, share):
-    with pytest.raises(ValueError, match=rf"^{name}: must be a number in \[0, 1\], but .* came"):
+    with pytest.raises(ValueError, match=rf"^{name}: must be a number in \[0, 1\], got .*;"):
         make(share)
 
 
 @pytest.mark.parametrize("warmup", NOT_TIMES)
 @pytest.mark.parametrize("make", [sigua.self_teaching, sigua.SmallLoss])
 def test_a_warm_up_that_is_no_number_of_epochs_is_refused(make, warmup):
-    with pytest.raises(ValueError, match=r"^warmup: must be a number in \[0, inf\), but .* came"):
+    with pytest.raises(ValueError, match=r"^warmup: must be a number in \[0, inf\), got .*;"):
         make(0.5, warmup=warmup)
 
 
@@ -256,19 +256,19 @@ def test_anything_but_a_transition_matrix_is_refused(make, T):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sigua.sigua_bc(PAIR, over="x"), "over: .*'label', 'classes', 'batch', but 'x'"),
-        (lambda: sigua.nn_backward_correction(PAIR, over=None), "over: .*'batch', but None came"),
-        (lambda: sigua.NonNegative("sum"), "over: must be one of .*, but 'sum' came"),
-        (lambda: sigua.self_teaching(0.5, variant="x"), "variant: .*'paper', 'official', but 'x'"),
-        (lambda: sigua.sigua_sl(0.5, 0.1, variant=1), "variant: must be one of .*, but 1 came"),
-        (lambda: sigua.custom(sigua.Known(), correction="x"), "correction: .*'forward', but 'x'"),
+        (lambda: sigua.sigua_bc(PAIR, over="x"), "over: .*'label', 'classes', 'batch', got 'x';"),
+        (lambda: sigua.nn_backward_correction(PAIR, over=None), "over: .*'batch', got None;"),
+        (lambda: sigua.NonNegative("sum"), "over: must be one of .*, got 'sum';"),
+        (lambda: sigua.self_teaching(0.5, variant="x"), "variant: .*'paper', 'official', got 'x';"),
+        (lambda: sigua.sigua_sl(0.5, 0.1, variant=1), "variant: must be one of .*, got 1;"),
+        (lambda: sigua.custom(sigua.Known(), correction="x"), "correction: .*'forward', got 'x';"),
         (lambda: sigua.custom(sigua.NonNegative()), "condition: .*'none' came.*backward"),
         (
             lambda: sigua.custom(sigua.NonNegative(), 0.5, "forward", PAIR),
             "condition: NonNegative judges a backward-corrected loss, but 'forward' came",
         ),
-        (lambda: sigua.Method.from_dict({"method": "x"}), "method: must be one of .*but 'x' came"),
-        (lambda: sigua.Method.from_dict({}), "method: must be one of .*but None came"),
+        (lambda: sigua.Method.from_dict({"method": "x"}), "method: must be one of .*got 'x';"),
+        (lambda: sigua.Method.from_dict({}), "method: must be one of .*got None;"),
     ],
 )
 def test_an_unknown_word_or_combination_is_refused(make, message):
@@ -334,7 +334,7 @@ def from_condition(name, **arguments):
         (lambda: sigua.stop_grad(3), ["method", "gamma", "3 came"]),
         (lambda: sigua.self_teaching(10**400), ["noise_rate", "[0, 1)"]),
         (lambda: sigua.Method.from_dict({"method": "_OnSmallLoss"}), ["method", "'sigua_sl'"]),
-        (lambda: from_condition("Nope"), ["condition", "'NoiseFloor'", "'Nope' came"]),
+        (lambda: from_condition("Nope"), ["condition", "'NoiseFloor'", "got 'Nope';"]),
         (lambda: from_condition("NoiseFloor", level=1.0), ["data", "complete", "to_dict"]),
         (lambda: from_condition("NoiseFloor"), ["data", "complete", "floor"]),
     ],

@@ -151,7 +151,9 @@ def test_a_dtype_needs_to_hold_the_last_class_and_no_more():
     """The largest uint8 is 255: enough for 256 classes, not for 257."""
     y = np.zeros(9, dtype=np.uint8)
     assert corrupt_labels(y, TransitionMatrix.pair(0.2, 256)).dtype == np.uint8
-    with pytest.raises(ValueError, match=r"^y: its dtype .* uint8 came for 257 classes; use y\.as"):
+    with pytest.raises(
+        ValueError, match=r"^y: must have a dtype .* uint8 for 257 classes; try y\.as"
+    ):
         corrupt_labels(y, TransitionMatrix.symmetric(0.2, 257))
 
 
@@ -168,13 +170,13 @@ def test_symmetric_noise_of_many_classes_builds_no_matrix():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([[0, 1]], r"must be integers of shape \(n,\), but shape \(1, 2\) of int.*y\.ravel\(\)"),
-        (3, r"must be integers of shape \(n,\), but shape \(\) of int"),
-        ([0.0, 1.0], r"but shape \(2,\) of float64 came; .*astype\(int\)"),
-        ([True, False], r"but shape \(2,\) of bool came"),
+        ([[0, 1]], r"must be integers of shape \(n,\), got shape \(1, 2\) of int.*y\.ravel\(\)"),
+        (3, r"must be integers of shape \(n,\), got shape \(\) of int"),
+        ([0.0, 1.0], r"got shape \(2,\) of float64; .*astype\(int\)"),
+        ([True, False], r"got shape \(2,\) of bool;"),
         (["a", "b"], r"must be integers of shape \(n,\)"),
-        ([0, 4], r"must lie in \[0, 4\), but y\[1\] is 4; number the classes from 0"),
-        ([0, 1, -1], r"must lie in \[0, 4\), but y\[2\] is -1"),
+        ([0, 4], r"must lie in \[0, 4\), got y\[1\] = 4; try numbering the classes from 0"),
+        ([0, 1, -1], r"must lie in \[0, 4\), got y\[2\] = -1;"),
     ],
 )
 @matrices
@@ -185,9 +187,9 @@ def test_labels_that_are_no_classes_are_refused(T, y, message):
 
 def test_a_column_and_one_hot_rows_are_refused_with_what_to_do():
     for y in (np.array([[0], [3], [1]]), np.eye(4, dtype=int)):
-        with pytest.raises(ValueError, match=r"use y\.ravel\(\) on a column, y\.argmax\(1\) on"):
+        with pytest.raises(ValueError, match=r"try y\.ravel\(\) on a column, y\.argmax\(1\) on"):
             corrupt_labels(y, TransitionMatrix.symmetric(0.5, 4))
-        with pytest.raises(ValueError, match=r"use y\.ravel\(\) on a column, y\.argmax\(1\) on"):
+        with pytest.raises(ValueError, match=r"try y\.ravel\(\) on a column, y\.argmax\(1\) on"):
             corrupt_labels_by_instance(np.zeros((len(y), 2)), y, 0.5, 4)
 
 
@@ -297,10 +299,10 @@ def test_images_of_integers_and_empty_data_are_taken():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"x": [[1.0], [np.nan]]}, r"^x: must be finite, but x\[1\] is not"),
-        ({"x": [[1.0]]}, r"^x: must have an entry for each of y, but 1 came for 2"),
-        ({"y": [0, 3]}, r"^y: must lie in \[0, 3\), but y\[1\] is 3"),
-        ({"noise_rate": 20}, r"^noise_rate: must be a number in \[0, 1\], but 20 came"),
+        ({"x": [[1.0], [np.nan]]}, r"^x: must be finite, got .* x\[1\];"),
+        ({"x": [[1.0]]}, r"^x: must have an entry for each of y, got 1 for 2;"),
+        ({"y": [0, 3]}, r"^y: must lie in \[0, 3\), got y\[1\] = 3;"),
+        ({"noise_rate": 20}, r"^noise_rate: must be a number in \[0, 1\], got 20;"),
         ({"num_classes": 1}, r"^num_classes: must be a whole number of at least 2"),
         ({"spread": -0.1}, r"^spread: must be a number in \[0, inf\)"),
     ],
@@ -361,11 +363,14 @@ def test_one_dimension_is_enough_and_another_seed_replaces_others():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"foreign": np.zeros((5, 2))}, r"^foreign: .*shape of an entry of x, but \(5, 2\) came"),
+        ({"foreign": np.zeros((5, 2))}, r"^foreign: .*shape of an entry of x, got \(5, 2\) for"),
         ({"foreign": np.zeros(3)}, r"^foreign: .*shape of an entry of x"),
-        ({"foreign": np.zeros((5, 3))}, r"^foreign: x's dtype must hold it, but float64 came for"),
+        (
+            {"foreign": np.zeros((5, 3))},
+            r"^foreign: must have a dtype that x's can hold, got float64 for",
+        ),
         ({"foreign": np.zeros((0, 3), np.float32)}, r"^foreign: must have an example"),
-        ({"noise_rate": 40}, r"^noise_rate: must be a number in \[0, 1\], but 40 came"),
+        ({"noise_rate": 40}, r"^noise_rate: must be a number in \[0, 1\], got 40;"),
     ],
 )
 def test_open_set_noise_refuses_what_it_cannot_use(changed, message):
@@ -391,10 +396,10 @@ def test_a_mapping_says_what_is_mistaken_for_what():
     ("mapping", "rate", "message"),
     [
         ({0: 3}, 0.2, r"^mapping: must lie in \[0, 3\), but 3 came"),
-        ({-1: 1}, 0.2, r"^mapping: must be a whole number of at least 0, but -1 came"),
-        ({"cat": 1}, 0.2, r"^mapping: must be a whole number of at least 0, but 'cat' came"),
+        ({-1: 1}, 0.2, r"^mapping: must be a whole number of at least 0, got -1;"),
+        ({"cat": 1}, 0.2, r"^mapping: must be a whole number of at least 0, got 'cat';"),
         ({1: 1}, 0.2, r"^mapping: must name another class, but 1 came for 1"),
-        ({0: 1}, 20, r"^noise_rate: must be a number in \[0, 1\), but 20 came"),
+        ({0: 1}, 20, r"^noise_rate: must be a number in \[0, 1\), got 20;"),
         ({0: 1, 1: 0}, 0.5, r"^rows: T must be invertible"),
     ],
 )
@@ -428,8 +433,8 @@ def test_labels_corrupted_by_a_random_matrix_have_its_rate():
     [
         ({}, r"^noise_rate: give it or trace, but noise_rate=None and trace=None came"),
         ({"noise_rate": 0.1, "trace": 1.0}, r"^noise_rate: give it or trace"),
-        ({"noise_rate": 45}, r"^noise_rate: must be a number in \[0, 1\), but 45 came"),
-        ({"trace": 5.0}, r"^trace: must be a number in \[0, 2\], but 5.0 came"),
+        ({"noise_rate": 45}, r"^noise_rate: must be a number in \[0, 1\), got 45;"),
+        ({"trace": 5.0}, r"^trace: must be a number in \[0, 2\], got 5.0;"),
         ({"trace": 0.0}, r"^noise_rate: must be a number in \[0, 1\)"),
         ({"trace": 1.0}, r"^rows: T must be invertible"),
     ],

@@ -209,13 +209,13 @@ def test_an_empty_batch_is_a_step_of_nothing(method):
 @pytest.mark.parametrize(
     ("method", "labels", "message"),
     [
-        (sigua.standard(), [0, 2], r"^labels: must lie in \[0, 2\), but labels\[1\] is 2"),
-        (sigua.standard(), [-1, 0], r"^labels: must lie in \[0, 2\), but labels\[0\] is -1"),
+        (sigua.standard(), [0, 2], r"^labels: must lie in \[0, 2\), got labels\[1\] = 2;"),
+        (sigua.standard(), [-1, 0], r"^labels: must lie in \[0, 2\), got labels\[0\] = -1;"),
         (sigua.standard(), [0.0, 1.0], "^labels: must be integers"),
         (sigua.standard(), [[0], [1]], "^labels: must be integers"),
         (sigua.backward_correction(PAIR), [0, 1], "^T: .*T has 3 and the logits have 2"),
         (sigua.forward_correction(PAIR), [0, 1], "^T: .*T has 3 and the logits have 2"),
-        (sigua.custom(sigua.Known()), [0, 1], "^trusted: .*nothing came"),
+        (sigua.custom(sigua.Known()), [0, 1], "^trusted: .*got None;"),
     ],
 )
 def test_labels_or_a_matrix_that_do_not_fit_are_refused(method, labels, message):
@@ -266,7 +266,9 @@ def test_forward_losses_are_exact_where_probabilities_underflow():
 
 @pytest.mark.parametrize(("labels", "trusted"), [([1], None), ([0, 1, 0], [True])])
 def test_another_number_of_entries_is_refused(labels, trusted):
-    with pytest.raises(ValueError, match=r"must have an entry per example, but shape \(1,\) came"):
+    with pytest.raises(
+        ValueError, match=r"must have shape \(3,\), an entry per example, got shape \(1,\);"
+    ):
         sigua.reference.step(sigua.standard(), np.zeros((3, 2)), labels, trusted=trusted)
 
 
@@ -324,21 +326,36 @@ ALL = sigua.standard()
         (lambda: reference.every_class([0.0, 1.0]), r"^logits: .*try logits\[None\]"),
         (lambda: reference.cross_entropy([[0.0, 1.0], [0.0]], [0, 0]), r"^logits: .*lengths"),
         (lambda: reference.cross_entropy([[0.0, 1.0]], [2]), r"^labels: must lie in \[0, 2\)"),
-        (lambda: reference.cross_entropy([[0.0, 1.0]], [0, 1]), r"^labels: .*\(2,\) came for 1"),
+        (
+            lambda: reference.cross_entropy([[0.0, 1.0]], [0, 1]),
+            r"^labels: .*\(1,\), .*got shape \(2,\);",
+        ),
         (lambda: sigua.losses.focal([0.0, 1.0], [0]), r"^logits: must have shape"),
         (lambda: sigua.losses.huber([0.0, 1.0], [0]), r"^scores: must have shape"),
         (lambda: sigua.losses.huber([[0.0, 1.0]], [-1]), r"^labels: must lie in \[0, 2\)"),
         (lambda: sigua.losses.log_sum([[0.0, 1.0]], [0, 1]), r"^labels: must have an entry for"),
         (lambda: reference.split(ALL, [[0.5]]), r"^losses: must have shape \(n,\)"),
-        (lambda: reference.split(ALL, [1.0, 2.0], groups=[0]), r"^groups: .*\(1,\) came for 2"),
-        (lambda: reference.step(ALL, [[0, 1.0]], [0], groups=[0, 1]), r"^groups: .*\(2,\) came"),
-        (lambda: reference.split(KNOWN, [1.0], trusted=[True, False]), r"^trusted: .*for 1 exam"),
+        (
+            lambda: reference.split(ALL, [1.0, 2.0], groups=[0]),
+            r"^groups: .*\(2,\), .*got shape \(1,\);",
+        ),
+        (
+            lambda: reference.step(ALL, [[0, 1.0]], [0], groups=[0, 1]),
+            r"^groups: .*\(1,\), .*got shape \(2,\);",
+        ),
+        (
+            lambda: reference.split(KNOWN, [1.0], trusted=[True, False]),
+            r"^trusted: .*shape \(1,\), .*got shape \(2,\);",
+        ),
         (lambda: reference.split(KNOWN, [1.0], trusted=[1]), r"^trusted: must be bool, .*int64"),
         (
             lambda: reference.split(KNOWN, [1.0], trusted=sigua.Split([True], [False, True])),
-            r"^trusted: must have an entry per example",
+            r"^trusted: must have shape \(1,\), an entry per example",
         ),
-        (lambda: reference.split(ALL, [1.0], class_sums=[1.0, 2.0]), r"^class_sums: must have an"),
+        (
+            lambda: reference.split(ALL, [1.0], class_sums=[1.0, 2.0]),
+            r"^class_sums: must have shape \(1,\), an entry",
+        ),
     ],
 )
 def test_shapes_that_do_not_belong_together_get_one_sentence(call, message):

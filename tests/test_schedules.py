@@ -118,7 +118,7 @@ def test_knots_are_values():
 
 @pytest.mark.parametrize("points", [[], [(1, 0.0), (0, 1.0)], [(1, 0.0), (1, 1.0)]])
 def test_knots_that_do_not_increase_are_refused(points):
-    with pytest.raises(ValueError, match=r"points: epochs must increase, but \[.*\] came; "):
+    with pytest.raises(ValueError, match=r"points: must have epochs that increase, .*got \[.*\]; "):
         sigua.Knots(points)
 
 

@@ -203,17 +203,17 @@ def test_bad_input_is_one_sentence_and_nothing_is_counted():
     for keywords, message in [
         (
             {"intact": intact[:3]},
-            r"^intact: must have the split's shape, but \(3,\) came for \(4,\)",
+            r"^intact: must have the split's shape \(4,\), got \(3,\);",
         ),
         ({"target": labels[:, None]}, r"^target: must have the split's shape"),
-        ({"logits": logits}, r"^target: logits need it, but none came"),
+        ({"logits": logits}, r"^target: must be given with logits, got None;"),
     ]:
         with pytest.raises(ValueError, match=message):
             meter.update(split, **keywords)
-    with pytest.raises(ValueError, match=r"^update: must come before report, but nothing came"):
+    with pytest.raises(ValueError, match=r"^update: must be called before report, got no call;"):
         meter.report()
     meter.update(split)
-    with pytest.raises(ValueError, match=r"^update: must always know as much, .*intact.* after"):
+    with pytest.raises(ValueError, match=r"^update: must count the same until .*intact.* after"):
         meter.update(split, intact=intact)
     assert meter.report().good == intact.double().mean().item()
 
@@ -224,18 +224,18 @@ def test_history_refuses_what_it_cannot_place():
     for arguments, message in [
         (
             (index[:3], logits, labels),
-            r"^index: must be \(N,\), .* \(3,\), \(4, 4\) and \(4,\) came",
+            r"^index: must be \(N,\), .* got \(3,\), \(4, 4\) and \(4,\);",
         ),
         ((index, logits, labels[:3]), r"^index: must be \(N,\)"),
-        ((index + 1, logits, labels), r"^index: must lie in \[0, 4\), but 4 came"),
-        ((index - 1, logits, labels), r"^index: must lie in \[0, 4\), but -1 came"),
-        ((index, logits, labels - 100), r"^target: must lie in \[0, 4\), but -"),
-        (([0, 1, 2, 3], logits, labels), r"^index: must be a torch tensor, but a list"),
-        ((index.numpy(), logits, labels), r"^index: must be a torch tensor, but a ndarray"),
-        ((index, logits.numpy(), labels), r"^logits: must be a torch tensor, but a ndarray"),
-        ((index, logits, labels.tolist()), r"^target: must be a torch tensor, but a list"),
+        ((index + 1, logits, labels), r"^index: must lie in \[0, 4\), got 4;"),
+        ((index - 1, logits, labels), r"^index: must lie in \[0, 4\), got -1;"),
+        ((index, logits, labels - 100), r"^target: must lie in \[0, 4\), got -"),
+        (([0, 1, 2, 3], logits, labels), r"^index: must be a torch tensor, got list;"),
+        ((index.numpy(), logits, labels), r"^index: must be a torch tensor, got ndarray;"),
+        ((index, logits.numpy(), labels), r"^logits: must be a torch tensor, got ndarray;"),
+        ((index, logits, labels.tolist()), r"^target: must be a torch tensor, got list;"),
         ((index[:, None], logits, labels), r"^index: must be \(N,\), .* \(4, 1\), \(4, 4\)"),
-        ((index, logits, labels[:, None]), r"^index: must be \(N,\), .* and \(4, 1\) came"),
+        ((index, logits, labels[:, None]), r"^index: must be \(N,\), .* and \(4, 1\);"),
         ((index, logits[:, 0], labels), r"^index: must be \(N,\), for logits of \(N, k\)"),
         ((index.float(), logits, labels), r"^index: must be int64, got torch.float32; try index.l"),
         ((index > 1, logits, labels), r"^index: must be int64, got torch.bool"),
@@ -246,7 +246,7 @@ def test_history_refuses_what_it_cannot_place():
     ]:
         with pytest.raises(ValueError, match=message):
             history.update(*arguments)
-    with pytest.raises(ValueError, match=r"^update: must come before end_epoch"):
+    with pytest.raises(ValueError, match=r"^update: must be called before end_epoch"):
         history.end_epoch()
     with pytest.raises(ValueError, match=r"^num_examples: must be a whole number of at least 1"):
         LabelHistory(0)
@@ -267,7 +267,7 @@ def test_a_class_that_is_not_predicted_for_two_epochs_is_named():
         step_of(meter, [0, 1 - epoch, 0], [0, 1, -100])
         meter.report()
     step_of(meter, [0, 0, 2], [0, 1, -100])
-    with pytest.warns(UserWarning, match="^class 1 is never predicted, for the second epoch"):
+    with pytest.warns(UserWarning, match="^class 1 was never predicted, for the second epoch"):
         meter.report()
     step_of(meter, [0, 1, 2], [0, 1, 2])
     meter.report()

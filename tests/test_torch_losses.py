@@ -471,14 +471,14 @@ def test_regression_forgets_outliers():
     [
         (
             partial(losses.generalized_cross_entropy, q=1.5),
-            r"^q: must be a number in \[0, 1\], but 1.5",
+            r"^q: must be a number in \[0, 1\], got 1.5;",
         ),
-        (partial(losses.generalized_cross_entropy, q="a"), r"^q: must be a number in .* 'a' came"),
+        (partial(losses.generalized_cross_entropy, q="a"), r"^q: must be a number in .* got 'a';"),
         (partial(losses.symmetric_cross_entropy, alpha=-1), "^alpha: must be a number in"),
         (partial(losses.symmetric_cross_entropy, log_zero=1.0), "^log_zero: must be a number in"),
         (partial(losses.bootstrapping, beta=2), "^beta: must be a number in"),
         (partial(losses.focal, gamma=-1), "^gamma: must be a number in"),
-        (partial(losses.huber, delta=0), "^delta: must be a number above 0, but 0 came"),
+        (partial(losses.huber, delta=0), "^delta: must be a number above 0, got 0;"),
         (partial(losses.huber, delta="a"), "^delta: must be a number"),
         (partial(losses.log_sum, epsilon=0), "^epsilon: must be a number above 0"),
     ],
@@ -492,7 +492,7 @@ def test_refused_parameters(call, message):
 @each
 def test_refused_shapes(name):
     """A column of labels, which would broadcast, is refused."""
-    with pytest.raises(ValueError, match=r"^target: must have the input's shape, or that without"):
+    with pytest.raises(ValueError, match=r"^target: must have the input's shape, with or without"):
         PAIRS[name][0](torch.zeros(2, 3), torch.tensor([[0], [1]]))
 
 
@@ -506,7 +506,7 @@ def test_refused_sigmoids():
         SIGUALoss(method, base=weighted)
     SIGUALoss(sigua.standard(), base=weighted)  # nothing to correct
     criterion = SIGUALoss(method, base=SIGMOID)
-    with pytest.raises(ValueError, match=r"^target: must have the logits' shape"):
+    with pytest.raises(ValueError, match=r"^target: must have the shape of the logits"):
         criterion(torch.zeros(3, 1), torch.zeros(3))
     with pytest.raises(ValueError, match=r"^target: must be a torch tensor"):
         criterion(torch.zeros(3), [0, 1, 1])
@@ -518,10 +518,14 @@ def test_refused_sigmoids():
 def test_targets_that_do_not_fit_are_refused_in_a_sentence(loss):
     """Before the loss is taken: 0.7 would be cut to class 0, and 5 rows broadcast against 8."""
     logits = torch.zeros(8, 3)
-    with pytest.raises(ValueError, match=r"^target: indices must be integers, but torch.float32"):
+    with pytest.raises(
+        ValueError, match=r"^target: must be integers if it holds class indices, got torch.float32;"
+    ):
         loss(logits, torch.full((8,), 0.7))
     for target in (torch.zeros(5, dtype=torch.long), torch.zeros(8, 2)):
-        with pytest.raises(ValueError, match=r"^target: must have the input's shape, or that"):
+        with pytest.raises(
+            ValueError, match=r"^target: must have the input's shape, with or without"
+        ):
             loss(logits, target)
 
 

@@ -67,7 +67,7 @@ def test_a_mapping_is_plain_after_eval():
 
 def test_a_mapping_without_logits_is_refused_by_its_names():
     _, labels = data((4,))
-    rule = r"input: must hold 'logits' if it is a mapping, but one with 'loss', 'scores' came; .+"
+    rule = r"input: must have 'logits' if it is a mapping, got 'loss', 'scores'; .+"
     with pytest.raises(ValueError, match=rule):
         SIGUALoss(METHOD)({"loss": None, "scores": None}, labels)
 
@@ -87,7 +87,7 @@ def test_a_state_dict_holds_tensors_alone():
 def test_logits_in_a_tuple_are_refused(wrap):
     """Nothing says what its first entry is, or whether it is for the next token."""
     logits, labels = data((40,))
-    with pytest.raises(ValueError, match=r"^input: must be logits, .* got a (tuple|list); .*dict"):
+    with pytest.raises(ValueError, match=r"^input: must be logits, .* got (tuple|list); .*dict"):
         SIGUALoss(METHOD)(wrap([logits]), labels)
 
 

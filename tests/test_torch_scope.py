@@ -166,7 +166,7 @@ def test_no_shape_depends_on_the_data():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"per_class": 1}, "per_class: must be True or False, but 1 came"),
+        ({"per_class": 1}, "per_class: must be True or False, got 1;"),
         ({"per_image": True, "sync": True}, "per_image: an image is in one process"),
         ({"rank_by": "ce"}, "rank_by: must be callable, but a str came"),
         ({"method": METHODS[4], "rank_by": len}, "rank_by: NonNegative judges the corrected loss"),

@@ -158,20 +158,20 @@ def test_rows_given_to_from_cleanlab_are_told_to_go_elsewhere():
 
 
 BAD_ARGUMENTS = {
-    "rate 1": ((1, 10), r"^noise_rate: must be a number in \[0, 1\), but 1 came"),
-    "rate above": ((1.5, 10), r"^noise_rate: .*\[0, 1\), but 1\.5 came"),
-    "rate below": ((-0.1, 10), r"^noise_rate: .*\[0, 1\), but -0\.1 came"),
-    "rate nan": ((float("nan"), 10), "^noise_rate: .*but nan came"),
-    "rate text": (("0.5", 10), "^noise_rate: .*but '0.5' came"),
-    "rate bool": ((True, 10), "^noise_rate: .*but True came"),
-    "rate None": ((None, 10), "^noise_rate: .*but None came"),
-    "one class": ((0.2, 1), "^num_classes: .*but 1 came"),
-    "no class": ((0.2, -3), "^num_classes: .*but -3 came"),
-    "fraction of a class": ((0.2, 3.5), "^num_classes: .*but 3.5 came"),
-    "inf classes": ((0.2, float("inf")), "^num_classes: .*but inf came"),
-    "nan classes": ((0.2, float("nan")), "^num_classes: .*but nan came"),
-    "text classes": ((0.2, "10"), "^num_classes: .*but '10' came"),
-    "bool classes": ((0.2, True), "^num_classes: .*but True came"),
+    "rate 1": ((1, 10), r"^noise_rate: must be a number in \[0, 1\), got 1;"),
+    "rate above": ((1.5, 10), r"^noise_rate: .*\[0, 1\), got 1\.5;"),
+    "rate below": ((-0.1, 10), r"^noise_rate: .*\[0, 1\), got -0\.1;"),
+    "rate nan": ((float("nan"), 10), "^noise_rate: .*got nan;"),
+    "rate text": (("0.5", 10), "^noise_rate: .*got '0.5';"),
+    "rate bool": ((True, 10), "^noise_rate: .*got True;"),
+    "rate None": ((None, 10), "^noise_rate: .*got None;"),
+    "one class": ((0.2, 1), "^num_classes: .*got 1;"),
+    "no class": ((0.2, -3), "^num_classes: .*got -3;"),
+    "fraction of a class": ((0.2, 3.5), "^num_classes: .*got 3.5;"),
+    "inf classes": ((0.2, float("inf")), "^num_classes: .*got inf;"),
+    "nan classes": ((0.2, float("nan")), "^num_classes: .*got nan;"),
+    "text classes": ((0.2, "10"), "^num_classes: .*got '10';"),
+    "bool classes": ((0.2, True), "^num_classes: .*got True;"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`sigua.Batch` on arrays of JAX: the order statistic and the means that the rules ask for."""
+"""`sigua.Batch` on arrays of JAX: the order statistic and the means that rules ask for."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sigua_jax._measure import lookup
 
 @dataclass(eq=False)
 class Batch:
-    """What a rule may ask about the mini-batch; one that asks twice is computed once under `jit`.
+    """What a rule may ask about the mini-batch; under `jit`, equal questions are computed once.
 
     Args:
-        losses: float, (n,), without gradient; +inf for who takes no part.
-        size: how many take part.
-        trusted: bool, (n,), a `Split` of two, or None.
+        losses: float, (n,), without gradient; +inf for examples that take no part.
+        size: how many examples take part.
+        trusted: bool, (n,), a `Split` of two masks, or None.
         class_sums: returns 1'T^-1 l, (n,).
-        measure_margins: returns margins, by class or not; None where the rule reads none.
+        measure_margins: returns margins, by class or not; None if the rule reads no margins.
     """
 
     losses: Array
@@ -48,10 +48,10 @@ class Batch:
 
 @dataclass(eq=False)
 class ClassBatch(Batch):
-    """Answers each example for its own class: sizes, thresholds and means have shape (n,).
+    """A batch in which each class is judged alone: sizes, thresholds and means have shape (n,).
 
     Args:
-        where: bool, (n,): who takes part.
+        where: bool, (n,): which examples take part.
         labels: int32, (n,), in [0, k).
         num_classes: k.
     """
@@ -86,12 +86,12 @@ class ClassBatch(Batch):
 
 
 def _last(losses: Array) -> Array:
-    """Return the losses with +inf for NaN, so that both are sorted last."""
+    """Return the losses with NaN replaced by +inf, so that both are sorted last."""
     return jnp.where(jnp.isnan(losses), jnp.inf, losses)
 
 
 def _replicated(column: Array) -> Array:
-    """Return a column that is not sharded, for nothing sorts along an axis that is explicitly."""
+    """Return a column that is not sharded: JAX cannot sort along an explicitly sharded axis."""
     mesh = jax.typeof(column).sharding.mesh
     if mesh.empty:
         return column

@@ -1,4 +1,4 @@
-"""What is refused, in one sentence each, and the arrays that are not."""
+"""Checks of arguments; those that pass are returned as arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBERS = "a NumPy or JAX array of numbers, in the machine's byte order"
 
 
 class Options(NamedTuple):
-    """What is measured, what decides, and among whom, as `sigua_loss` has it."""
+    """The options of `sigua_loss`: the loss, what decides, and among which examples."""
 
     weight: Array | None
     smoothing: float
@@ -29,9 +29,9 @@ class Options(NamedTuple):
 def options(
     method: Any, weight: Any, smoothing: Any, base: Any, rank_by: Any, per_class: Any
 ) -> Options:
-    """Return options that fit the method, and each other."""
+    """Return the options, or raise ValueError if they do not fit the method or each other."""
     Method.require(method)
-    checks.number("label_smoothing", smoothing, 0, 1, "0 turns it off")
+    checks.number("label_smoothing", smoothing, 0, 1, "try 0, which turns it off")
     checks.flag("per_class", per_class)
     if per_class:
         method.require_whole("per_class")
@@ -51,55 +51,66 @@ def options(
         method.require_cross_entropy(name, False, "another loss", use)
     if base is not None and (weight is not None or smoothing):
         name = "weight" if weight is not None else "label_smoothing"
-        raise ValueError(f"{name}: must be left out beside base, got both; try it inside of base")
+        raise ValueError(f"{name}: must be left out with base, got both; try it inside base")
     weight = None if weight is None else array("weight", weight)
     return Options(weight, float(smoothing), base, rank_by, per_class)
 
 
 def class_weights(weight: Array, num_classes: int) -> None:
-    """Refuse class weights that are no vector of finite numbers from 0 up."""
+    """Raise ValueError unless class weights are a vector of finite numbers from 0 up."""
     real = is_kind(weight, jnp.floating) or is_kind(weight, jnp.integer)
     wrong = weight.shape != (num_classes,) or not real
     if wrong or (readable(weight) and not ((weight >= 0) & (weight < jnp.inf)).all()):
-        came = f"{weight.dtype}{weight.shape}" if wrong else weight.tolist()
+        got = f"{weight.dtype}{weight.shape}" if wrong else weight.tolist()
         raise ValueError(
             f"weight: must be a finite number from 0 up for each of {num_classes} classes, "
-            f"got {came}; try jnp.ones({num_classes})"
+            f"got {got}; try jnp.ones({num_classes})"
         )
 
 
 def integer_labels(labels: Array) -> None:
-    """Refuse labels that are no index, where examples are judged class by class."""
+    """Raise ValueError unless labels are integers, where each class is judged alone."""
     if labels.ndim != 1 or not is_kind(labels, jnp.integer):
         raise ValueError(
-            f"per_class: must come with integer labels (n,), got {labels.dtype}{labels.shape}; "
-            "try labels.argmax(-1), or leave it out"
+            f"per_class: must be False without integer labels (n,), got {labels.dtype}"
+            f"{labels.shape}; try labels.argmax(-1), or leaving it out"
         )
 
 
 def trusted(method: Method, value: Any, shape: tuple[int, ...]) -> Any:
-    """Return the marks as arrays: a mask, a `Split` of two, or None."""
+    """Return the marks as arrays: a mask, a `Split` of two masks, or None.
+
+    Raises:
+        ValueError: marks that the method does not read, or of another shape or dtype.
+    """
     if value is not None and not reads(method.condition, "trusted"):
-        rule, came = "only Known or a rule of your own reads it", f"{method!r} came"
-        raise checks.refuse("trusted", rule, came, "leave it out, or use sigua.Known()")
+        raise ValueError(
+            "trusted: must be None unless the condition is Known or a rule of your own that reads "
+            f"it, got it for {method!r}; try leaving it out, or sigua.Known()"
+        )
     if isinstance(value, Split):
         return Split(*(mask("trusted", part, shape) for part in value))
     return None if value is None else mask("trusted", value, shape)
 
 
 def mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    """Return a mask as an array, or raise ValueError unless it is bool and of this shape."""
     if isinstance(value, (tuple, dict)):
-        came = f"a {type(value).__name__} came"
-        raise checks.refuse(name, f"must be bool{shape}", came, "for two masks use sigua.Split")
+        raise ValueError(
+            f"{name}: must be bool{shape}, got {type(value).__name__}; "
+            "try sigua.Split for two masks"
+        )
     found = array(name, value)
     if found.dtype != bool or found.shape != shape:
-        came = f"{found.dtype}{found.shape} came"
-        raise checks.refuse(name, f"must be bool{shape}, one per example", came, "cast or reshape")
+        raise ValueError(
+            f"{name}: must be bool{shape}, one per example, got {found.dtype}{found.shape}; "
+            "try astype(bool), or reshape"
+        )
     return found
 
 
 def masks(split: Split, shape: tuple[int, ...]) -> None:
-    """Refuse what a rule returned if it is no mask per example; one for all is one for each."""
+    """Raise ValueError unless a rule returned masks with an entry per example."""
     for mask in split:
         if mask.shape != shape:
             raise ValueError(
@@ -109,7 +120,11 @@ def masks(split: Split, shape: tuple[int, ...]) -> None:
 
 
 def confidence_for(method: Method, state: Any, num_classes: int) -> Array | None:
-    """Return the class confidence for a rule that reads it, and None for others."""
+    """Return the class confidence for a rule that reads it, and None for other rules.
+
+    Raises:
+        ValueError: the rule reads it, and it is missing or of another shape or dtype.
+    """
     if not reads(method.condition, "confidence"):
         return None
     if state is None:
@@ -121,7 +136,7 @@ def confidence_for(method: Method, state: Any, num_classes: int) -> Array | None
 
 
 def confidence(state: Any, num_classes: int) -> Array:
-    """Return the state of the class confidence."""
+    """Return the state of the class confidence, or raise ValueError on another shape or dtype."""
     found = array("confidence", state)
     if found.shape != (2, num_classes) or not is_kind(found, jnp.floating):
         raise ValueError(
@@ -132,23 +147,23 @@ def confidence(state: Any, num_classes: int) -> Array:
 
 
 def per_example(name: str, losses: Any, shape: tuple[int, ...]) -> Array:
-    """Return what a loss of the user's returned, which must have an entry per example."""
+    """Return the value of a user's loss, or raise ValueError unless it is one per example."""
     found = array(name, losses)
     if found.shape != shape or not is_kind(found, jnp.floating):
         raise ValueError(
             f"{name}: must return a loss per example, float{shape}, got "
-            f"{found.dtype}{found.shape}; try a mean over all axes but the first"
+            f"{found.dtype}{found.shape}; try a mean over all axes except the first"
         )
     return found
 
 
 def array(name: str, value: Any) -> Array:
-    """Return an array of JAX's; refuse what it does not take, or would wrap around."""
+    """Return a JAX array, or raise ValueError on values that JAX refuses or would wrap around."""
     try:
         words = any(isinstance(leaf, str) for leaf in jax.tree.leaves(value))
-        found: Array = jnp.asarray(None if words else value)  # which may take words for dtypes
+        found: Array = jnp.asarray(None if words else value)  # JAX may take words for dtypes
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        kind = getattr(value, "dtype", f"a {type(value).__name__}")
+        kind = getattr(value, "dtype", type(value).__name__)
         raise ValueError(f"{name}: must be {_NUMBERS}, got {kind}; try np.asarray(...)") from None
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
         limits: Any = np.iinfo(found.dtype)

@@ -1,4 +1,4 @@
-"""The mini-batch that the user gives, as the losses take it."""
+"""The user's mini-batch, checked and converted for the losses."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from sigua_jax._measure import Base, along, own_loss, two_way
 
 
 class Examples(NamedTuple):
-    """A mini-batch as the losses take it."""
+    """A mini-batch in the form that the losses use."""
 
     logits: Array
-    """float32 or better, (n, k); for a base without a correction whatever that takes, (n, ...)."""
+    """float32 or better, (n, k); for a base without a correction anything that it accepts."""
     labels: Array
-    """int32, (n,), or float, (n, k); or whatever the base takes."""
+    """int32, (n,), or float, (n, k); or anything that the base accepts."""
     where: Array
-    """bool, (n,): who takes part."""
+    """bool, (n,): which examples take part."""
     factor: Array | float = 1.0
-    """(n,), of losses: NaN where a label is no class, so that value and gradient are, and 1."""
+    """(n,), multiplies losses: NaN for labels that are not a class, so that value and gradient are
+    NaN, and otherwise 1."""
     sigmoid: bool = False
-    """Whether one logit was given, which is two here."""
+    """Whether one logit per example was given; here it is two."""
     soft: bool = False
     """Whether labels are class probabilities."""
 
@@ -34,7 +35,7 @@ class Examples(NamedTuple):
         return 2 if self.logits.ndim == 1 else self.logits.shape[-1]
 
     def own_loss(self, name: str, loss: Base | None) -> Base | None:
-        """Return a loss of the user's, called with what the user gave, and checked."""
+        """Return the user's loss, called with the arguments that the user gave, and checked."""
         check = partial(per_example, name, shape=self.where.shape)
         return None if loss is None else own_loss(loss, check, self.sigmoid, self.soft)
 
@@ -42,16 +43,19 @@ class Examples(NamedTuple):
 def batch(
     method: Method, logits: Any, labels: Any, where: Any, *, of_classes: bool = True
 ) -> Examples:
-    """Return a mini-batch that fits the method and itself.
+    """Return the mini-batch, checked.
 
-    Labels that are no class are refused. Traced ones cannot be read, and make `factor` NaN.
+    Labels that are not a class are refused. Traced labels cannot be read, and make `factor` NaN.
 
     Args:
-        method: whose number of classes must be that of the logits.
-        logits: as for `sigua_loss`, and so are the next.
-        labels: of each example.
-        where: who takes part; None for all.
-        of_classes: whether logits and labels must be of classes, and not just what a base takes.
+        method: its number of classes must be that of the logits.
+        logits: as for `sigua_loss`.
+        labels: as for `sigua_loss`.
+        where: which examples take part; None for all.
+        of_classes: whether logits and labels must be of classes, or anything that a base accepts.
+
+    Raises:
+        ValueError: arguments that do not fit the method or each other.
     """
     logits, labels = array("logits", logits), array("labels", labels)
     if logits.ndim == 0 or labels.shape[:1] != logits.shape[:1]:
@@ -70,12 +74,12 @@ def batch(
         labels = jnp.where(unknown, 0, given.labels).astype(jnp.int32)
         given = given._replace(labels=labels)
     else:
-        return given  # what else they may be is the base's affair
+        return given  # the base checks anything else
     return given._replace(factor=jnp.where(unknown, jnp.nan, 1).astype(given.logits.dtype))
 
 
 def _filled(logits: Array, labels: Array, where: Array) -> Examples:
-    """Return logits in float32 at least, and zeros for who takes no part."""
+    """Return logits in float32 or better, with zeros for examples that take no part."""
     logits = jnp.where(along(where, logits), logits, jnp.float32(0))
     labels = jnp.where(along(where, labels), labels, jnp.zeros((), labels.dtype))
     return Examples(logits, labels, where)
@@ -96,7 +100,7 @@ def _of_classes(given: Examples) -> Examples:
 
 
 def _no_class(labels: Array, num_classes: int) -> Array:
-    """Return which class indices are none; refuse them where they can be read."""
+    """Return which labels are not a class; raise ValueError on them if they can be read."""
     if readable(labels):
         checks.labels("labels", labels, num_classes)
     last = min(num_classes - 1, int(jnp.iinfo(labels.dtype).max))  # type: ignore[no-untyped-call]  # JAX's
@@ -104,7 +108,7 @@ def _no_class(labels: Array, num_classes: int) -> Array:
 
 
 def _not_probabilities(given: Examples) -> Array:
-    """Return which rows are no probabilities; refuse them where they can be read."""
+    """Return which rows are not probabilities; raise ValueError on them if they can be read."""
     labels, sums = given.labels, given.labels.sum(-1)
     wrong = given.where & (~(jnp.abs(sums - 1) <= checks.SUM_TOLERANCE) | (labels < 0).any(-1))
     if readable(wrong) and wrong.any():
@@ -120,7 +124,7 @@ def _not_probabilities(given: Examples) -> Array:
 
 def _misfit(logits: Array, labels: Array) -> ValueError:
     column = logits.ndim == 2 and logits.shape[1] == 1
-    advice = "logits[:, 0] for one output" if column else "reshape to rank jointly, vmap for apart"
+    advice = "logits[:, 0] for one output" if column else "reshape, or vmap to rank separately"
     return ValueError(
         "logits: must have shape (n, k) with labels that are integers (n,) or probabilities (n, k),"
         f" or (n,) with labels (n,) for one sigmoid output, got {logits.dtype}{logits.shape} and "

@@ -1,4 +1,4 @@
-"""Margins of the model's own prediction, and the class confidence that they are divided by."""
+"""Margins of the model's own prediction, and the class confidence that divides it."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ def init_confidence(num_classes: int) -> Array:
     """Return the class confidence before the first mini-batch, float32, (2, k).
 
     Args:
-        num_classes: k, at least 2; one sigmoid output has two.
+        num_classes: k, at least 2; it is 2 for one sigmoid output.
 
     Raises:
-        ValueError: `num_classes` is no such number.
+        ValueError: `num_classes` is not a whole number of at least 2.
 
     >>> init_confidence(3).shape
     (2, 3)
     """
-    k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
+    k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
     return jnp.zeros((2, k), jnp.float32)
 
 
 def update_confidence(state: Any, logits: Any, labels: Any, where: Any = None) -> Array:
     """Return the class confidence after a mini-batch (`sigua.confidence`), (2, k).
 
-    Call it after `sigua_loss` was given `state`, with the same logits and labels, once a step: of
-    micro-batches whose gradients are added up, with all of them, so that all are judged alike. No
-    gradient flows through it.
+    Call it once a step, after `sigua_loss` was called with `state`, with the same logits and
+    labels. If gradients of micro-batches are added up, call it with all of them together, so that
+    all are judged by the same state. No gradient flows through it.
 
     Args:
         state: float, (2, k), from `init_confidence` or the last call.
         logits: as for `sigua_loss`.
-        labels: as for `sigua_loss`; of class probabilities the largest counts.
-        where: bool, (n,): who takes part.
+        labels: as for `sigua_loss`; the label of class probabilities is the largest.
+        where: bool, (n,): which examples take part.
 
     Raises:
         ValueError: arguments that do not fit each other.
@@ -52,7 +52,7 @@ def update_confidence(state: Any, logits: Any, labels: Any, where: Any = None) -
     state = _check.confidence(state, given.logits.shape[1])
     log_p, at_label = _predictions(given.logits, given.labels)
     counted = at_label & (given.where & (given.factor == 1))[:, None]
-    counted &= ~jnp.isnan(log_p)  # else one NaN would stay for ever
+    counted &= ~jnp.isnan(log_p)  # otherwise one NaN would stay for ever
     sums = jnp.stack([jnp.where(counted, jnp.exp(log_p), 0.0), counted.astype(log_p.dtype)]).sum(1)
     return jnp.asarray(confidence.moved(state, sums.astype(state.dtype)))
 

@@ -1,4 +1,4 @@
-"""The loss per example, plain, and its extension to signed weights on all classes.
+"""The plain loss per example, and its extension to signed weights on all classes.
 
 Logits have shape (n, k). Labels are class indices, int32, (n,), or class probabilities, float,
 (n, k).
@@ -17,7 +17,7 @@ Base = Callable[[Any, Any], Any]
 
 
 def cross_entropy(logits: Any, labels: Any) -> Array:
-    """Return the cross-entropy of each example, (n,), in nats: for `rank_by`, beside `base`.
+    """Return the cross-entropy of each example, (n,), in nats: for `rank_by`, with `base`.
 
     Args:
         logits: float, (n, k), or (n,) for one sigmoid output.
@@ -66,14 +66,14 @@ class Measure(NamedTuple):
     def combined(self, logits: Array, rows: Array) -> Array:
         """Return sum_j rows_j * loss(logits, j), for rows (n, k) of either sign.
 
-        An infinite loss, of a class that is masked out, makes it +inf, whatever its sign.
+        It is +inf if an infinite loss, such as that of a masked class, is in the sum.
         """
         if self.base is not None:
             classes = [jnp.full_like(logits[:, 0], j, jnp.int32) for j in range(logits.shape[1])]
             losses = jnp.stack([self.base(logits, j) for j in classes], -1)
             return _dot(rows, losses, jnp.isnan(losses).any(-1))
         if self.smoothing:
-            # The smoothed loss against class j holds a share of every class's loss.
+            # The smoothed loss against class j contains a share of every class's loss.
             share = self.smoothing * rows.mean(-1, keepdims=True)
             rows = (1 - self.smoothing) * rows + share
         if self.weight is not None:
@@ -83,15 +83,15 @@ class Measure(NamedTuple):
 
 
 def own_loss(loss: Base, check: Callable[[Any], Array], sigmoid: bool, soft: bool) -> Base:
-    """Return a loss of the user's, called with what the user gave: one logit, probabilities.
+    """Return the user's loss, called in the form that the user gave: one logit, probabilities.
 
-    Where it is infinite, so that the example says nothing, its gradient is 0 and not NaN.
+    Where it is infinite, and the example takes no side, its gradient is 0 and not NaN.
 
     Args:
         loss: from logits and labels to a loss per example.
-        check: returns what that returned, (n,), or refuses it.
-        sigmoid: whether it knows one logit where we have two.
-        soft: whether it knows probabilities where we have an index.
+        check: returns its argument, (n,), or raises ValueError.
+        sigmoid: whether the loss takes one logit where we have two.
+        soft: whether the loss takes probabilities where we have an index.
     """
 
     def called(logits: Array, labels: Array) -> Array:
@@ -107,24 +107,24 @@ def own_loss(loss: Base, check: Callable[[Any], Array], sigmoid: bool, soft: boo
 
 
 def one_hot(labels: Array, logits: Array) -> Array:
-    """Return class indices as rows of class probabilities, which stay as they are."""
+    """Return labels as rows of class probabilities."""
     if labels.ndim == 2:
         return labels
     return (labels[:, None] == jnp.arange(logits.shape[-1])).astype(logits.dtype)
 
 
 def lookup(table: Array, labels: Array) -> Array:
-    """Return the entries, or rows, of a table at the labels, sharded as these are."""
+    """Return the entries, or rows, of a table at the labels, sharded as the labels are."""
     return table.at[labels].get(out_sharding=jax.typeof(labels).sharding)
 
 
 def along(column: Array, array: Array) -> Array:
-    """Return (n,) as (n, 1, ...), to go with an array of (n, ...)."""
+    """Return a column (n,) as (n, 1, ...), to broadcast against an array of (n, ...)."""
     return column.reshape(-1, *[1] * (array.ndim - 1))
 
 
 def _dot(rows: Array, losses: Array, unknown: Array) -> Array:
-    """Return the dot products of rows; +inf for any that is not finite, unless it is `unknown`.
+    """Return the dot products of rows; +inf for those that are not finite, unless `unknown`.
 
     A coefficient of 0 drops an infinite loss.
     """

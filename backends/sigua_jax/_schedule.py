@@ -1,4 +1,4 @@
-"""The epoch's numbers, of an epoch that is known, traced, told in steps, or by its numbers."""
+"""The epoch's numbers, for an epoch that is known, traced or counted in steps, or given as such."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ MOST_STEPS = 1_000_000
 
 
 def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[Any, ...]:
-    """Return `method.at(epoch)`; of a traced epoch or step, from a table with a row for each."""
+    """Return `method.at(epoch)`; for a traced epoch or step, from a table with a row for each.
+
+    Raises:
+        ValueError: an epoch that is out of range, of another shape, or not an integer if traced;
+            `steps_per_epoch` that does not fit it; or a schedule that never settles, if traced.
+    """
     steps = 1
     if steps_per_epoch is not None:
-        steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "give len(loader)")
+        steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "try len(loader)")
     if isinstance(epoch, tuple):
         if steps_per_epoch is not None:
             raise ValueError(
-                "steps_per_epoch: must be left out beside method.at(t), got both; "
+                "steps_per_epoch: must be left out with method.at(t), got both; "
                 "try method.at(step / steps_per_epoch)"
             )
         return _given(method, epoch)
@@ -31,12 +36,14 @@ def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[Any, ...]
     if not isinstance(epoch, jax.core.Tracer):
         epoch = epoch.item() if hasattr(epoch, "item") else epoch
         if steps_per_epoch is not None:
-            epoch = checks.whole("epoch", epoch, 0, "beside steps_per_epoch count steps") / steps
+            epoch = checks.whole("epoch", epoch, 0, "try a number of steps") / steps
         return method.at(epoch)
     if not jnp.issubdtype(epoch.dtype, jnp.integer) or method.horizon == math.inf:
-        rule = "traced by jit it must be an integer, and every schedule must settle"
-        advice = "count steps, with steps_per_epoch=, or jit method.at(t)"
-        raise checks.refuse("epoch", rule, f"{epoch.dtype} for {method!r} came", advice)
+        raise ValueError(
+            "epoch: must be an integer if it is traced by jit, and every schedule must settle, "
+            f"got {epoch.dtype} for {method!r}; "
+            "try counting steps, with steps_per_epoch=, or pass method.at(t) to jit"
+        )
     table = _table(method, steps)
     now = jnp.clip(epoch, 0, len(table[0]) - 1)
     return tuple(jnp.asarray(column)[now] for column in table)
@@ -47,24 +54,26 @@ def _table(method: Method, steps: int) -> list[Any]:
     last = math.ceil(method.horizon * steps)
     if last > MOST_STEPS:
         raise ValueError(
-            f"steps_per_epoch: must settle schedules within {MOST_STEPS} steps, got "
-            f"{method.horizon:g} epochs of {steps}; try fewer, or jit method.at(t)"
+            f"steps_per_epoch: must let schedules settle within {MOST_STEPS} steps, got "
+            f"{method.horizon:g} epochs of {steps}; try fewer, or pass method.at(t) to jit"
         )
     first, settled = method.at(0), method.at(last / steps)
     if len(first) != len(settled):
         raise ValueError(
             f"condition: must return as many numbers at every epoch, got {first[1:]} at 0 and "
-            f"{settled[1:]} at {last / steps:g}; try a number that stays the same"
+            f"{settled[1:]} at {last / steps:g}; try returning a constant for the missing ones"
         )
     return method.at_each(np.arange(last + 1) / steps)
 
 
 def _given(method: Method, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the numbers that the user brings, if they can be what `method.at` returned."""
+    """Return the numbers that the user gave, or raise ValueError if they are not `method.at`'s."""
     usual = method.at(0)
     if len(given) != len(usual):
-        rule = f"must be method.at(t), which has length {len(usual)}, or a number t"
-        raise checks.refuse("epoch", rule, f"length {len(given)} came", "give method.at(t)")
+        raise ValueError(
+            f"epoch: must be method.at(t), which has length {len(usual)}, or a number t, "
+            f"got length {len(given)}; try method.at(t)"
+        )
     for number, like in zip(given, usual, strict=True):
         counts = jnp.issubdtype(jnp.result_type(number), jnp.integer)
         if jnp.shape(number) != () or (isinstance(like, int) and not counts):

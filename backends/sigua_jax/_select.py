@@ -1,4 +1,4 @@
-"""From one mini-batch to its losses and who is good and bad: measure, choose."""
+"""From one mini-batch to its losses and its split into good and bad."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sigua_jax._measure import Measure, lookup
 
 
 class Step(NamedTuple):
-    """A mini-batch, measured and decided."""
+    """The losses of a mini-batch and its split."""
 
     losses: Array
-    """(n,), with gradient; 0 for who takes no part, or has an infinite one."""
+    """(n,), with gradient; 0 for examples that take no part, or have an infinite loss."""
     split: Split
     gamma: Any
     shares: Array
@@ -41,7 +41,7 @@ def decide(
     trusted: Any,
     confidence: Any,
 ) -> Step:
-    """Measure a mini-batch and apply the rule; the arguments are those of `sigua_loss`."""
+    """Compute the losses and apply the rule; arguments and errors are those of `sigua_loss`."""
     needed = method.T is not None or reads(method.condition, "margins") or options.per_class
     of_classes = options.base is None or needed
     given = _examples.batch(method, logits, labels, where, of_classes=of_classes)
@@ -61,13 +61,13 @@ def decide(
         batch = ClassBatch(ranked, size, *asked, given.where, given.labels, given.num_classes)
     split = choose(method.condition, batch, tuple(numbers))
     _check.masks(split, ranked.shape)
-    # An infinite loss says nothing; a NaN stays NaN, even times 0.
+    # An infinite loss contributes nothing; NaN stays NaN, even times 0.
     losses = jnp.where(given.where & (losses != jnp.inf), losses, 0.0)
     return Step(losses, split, gamma, _shares(options.weight, given, losses.dtype))
 
 
 def _measured(method: Method, options: Options, given: Examples) -> tuple[Array, Array, Measure]:
-    """Return the losses, what ranks them, and the measure without class weights."""
+    """Return the losses, the values that rank them, and the measure without class weights."""
     plain = Measure(None, options.smoothing, given.own_loss("base", options.base))
     ranked = losses = _correct.losses(method, plain, given.logits, given.labels)
     if options.weight is not None:
@@ -88,7 +88,7 @@ def _shares(weight: Array | None, given: Examples, dtype: Any) -> Array:
 
 
 def _margins_of(method: Method, given: Examples, state: Any) -> Callable[[bool], Array] | None:
-    """Return what measures margins, by class or not; None where the rule reads none."""
+    """Return the function for margins, by class or not; None if the rule reads no margins."""
     state = _check.confidence_for(method, state, given.num_classes)
     if state is None and not reads(method.condition, "margins"):
         return None
@@ -102,5 +102,5 @@ def _margins_of(method: Method, given: Examples, state: Any) -> Callable[[bool],
 
 
 def or_one(number: Array) -> Array:
-    """Return a denominator, or 1 where it is 0 and so is everything above it."""
+    """Return a denominator, or 1 where it is 0, as the numerator then is."""
     return jnp.where(number == 0, 1, number)

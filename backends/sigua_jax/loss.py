@@ -1,4 +1,4 @@
-"""`sigua_loss` and `sigua_split`: measure, choose and reduce a mini-batch, without a state."""
+"""`sigua_loss` and `sigua_split`: the objective and the split of a mini-batch, pure functions."""
 
 from __future__ import annotations
 
@@ -33,38 +33,39 @@ def sigua_loss(
     """Return sum_i loss_i * (good_i - gamma * bad_i) / n, to be differentiated (Eq. 3).
 
     Under `jit`, sharded arrays are one mini-batch; under `vmap` and `shard_map` each part is one.
-    A loss of +inf contributes nothing; NaN reaches you.
+    A loss of +inf contributes nothing; NaN reaches you. Counts are exact up to n = 2,145,000, and
+    beyond under `jax_enable_x64`.
 
     Args:
-        logits: float, (n, k), or (n,) for one sigmoid output, which makes two classes; float16 and
-            bfloat16 are measured and ranked in float32.
-        labels: integers in [0, k), (n,), or class probabilities, float, of the logits' shape. Any
-            other is refused, or makes value and gradient NaN where labels are traced and cannot be
-            read. Several labels for each input: `ravel` both, and each label is an example.
-        epoch: t >= 0, or `method.at(t)`. Both may be traced and then cost no recompilation: t as an
-            integer and with schedules that settle (numbers, `sigua.Knots`), `method.at(t)`, which
-            is made outside of `jit`, for every t and every schedule.
-        method: what to train with; static under `jit`.
-        steps_per_epoch: `epoch` counts steps, and t is `epoch / steps_per_epoch`, exactly; for
-            warm-ups within an epoch, and for streams, where it is any number of steps.
-        where: bool, (n,): who takes part, has a rank and counts in n; such as `labels >= 0`.
-        trusted: bool, (n,), or a `sigua.Split` of two, for `sigua.Known`.
-        confidence: the class confidence so far, float, (2, k), which `sigua.sigua_ag` reads, and no
-            method that does not say so: see `init_confidence` and `update_confidence`.
+        logits: float, (n, k), or (n,) for one sigmoid output, which makes two classes; losses of
+            float16 and bfloat16 are computed and ranked in float32.
+        labels: integers in [0, k), (n,), or class probabilities, float, of the logits' shape. Other
+            labels are refused, or, if they are traced and cannot be read, make value and gradient
+            NaN. For several labels per input, `ravel` both, so that each label is an example.
+        epoch: t >= 0, or `method.at(t)`. Both may be traced and then cost no recompilation: t if it
+            is an integer and all schedules settle (numbers, `sigua.Knots`); `method.at(t)`, made
+            outside `jit`, for every t and every schedule.
+        method: the method to train with; static under `jit`.
+        steps_per_epoch: if given, `epoch` counts steps, and t is exactly `epoch / steps_per_epoch`;
+            for warm-ups within an epoch, and for streams, where it is any number of steps.
+        where: bool, (n,): which examples take part, have a rank and count in n; such as
+            `labels >= 0`.
+        trusted: bool, (n,), or a `sigua.Split` of two masks, for `sigua.Known`.
+        confidence: the class confidence so far, float, (2, k), for methods that read it, such as
+            `sigua.sigua_ag`: see `init_confidence` and `update_confidence`.
         weight: float, (k,), a weight per class, which scales losses and never decides; "mean" then
             divides by the sum of the labels' weights, and for class probabilities by n. For
-            backward correction it belongs to the true class.
+            backward correction the weight is that of the true class.
         label_smoothing: in [0, 1].
-        base: another loss instead of cross-entropy: a function of (logits, labels), as you gave
-            them, that returns a loss per example, (n,), such as Optax's. Without a correction they
-            may be anything of n rows, as for a regression. Backward correction calls it once per
-            class; forward correction gives it log-probabilities for logits, or their log-odds.
+        base: a loss instead of cross-entropy: a function of (logits, labels), as you gave them,
+            that returns a loss per example, (n,), such as Optax's. Without a correction they may be
+            anything with n rows, as for a regression. Backward correction calls it once per class;
+            forward correction passes log-probabilities as logits, or their log-odds.
         rank_by: the loss per example that decides, if it is not the one that is optimised: a
-            function as `base`, such as `sigua_jax.cross_entropy`, the only one for `sigua_nf`.
-        per_class: select among the examples of each label apart; for integer labels.
+            function like `base`, such as `sigua_jax.cross_entropy`, the only one for `sigua_nf`.
+        per_class: whether to select among the examples of each label separately; for integer
+            labels.
         reduction: "mean", "sum", or "none" (the signed losses, which you may weigh).
-
-    Counts are exact up to n = 2,145,000, and beyond under `jax_enable_x64`.
 
     Raises:
         ValueError: an argument that does not fit the others, or lies outside its range.
@@ -106,9 +107,12 @@ def sigua_split(
     rank_by: Base | None = None,
     per_class: bool = False,
 ) -> Split:
-    """Return who is good and bad, bool, (n,); the arguments are those of `sigua_loss`.
+    """Return which examples are good and bad, bool, (n,); the arguments are as for `sigua_loss`.
 
-    Inside one `jit` the two share their work.
+    Inside one `jit` the two functions share their work.
+
+    Raises:
+        ValueError: as for `sigua_loss`.
     """
     options = _check.options(method, weight, label_smoothing, base, rank_by, per_class)
     known = where, trusted, confidence

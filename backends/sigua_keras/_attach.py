@@ -1,4 +1,4 @@
-"""Standing in for a model's own methods while it trains, and stepping back without a trace."""
+"""Replace methods of a model while it trains, and restore them without a trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from sigua import checks
 from sigua_keras import _compiled
 from sigua_keras._metrics import evaluating, require_tracked, track, untrack, without_shares
 from sigua_keras._objective import Objective, total_loss, with_training
@@ -23,10 +22,10 @@ _PATCHED = (
 
 
 class Attachment:
-    """Objectives in the place of a model's `compute_loss`, each for an output.
+    """Replaces a model's `compute_loss` by objectives, one for each output.
 
-    The methods are put beside the model's own, in its `__dict__`: past Keras's tracker, which is
-    locked once a subclassed model is built, and out of what is saved.
+    The new methods are written to the model's `__dict__`. So they bypass Keras's tracker, which is
+    locked once a subclassed model is built, and are not saved.
 
     Args:
         model: a compiled model.
@@ -36,17 +35,17 @@ class Attachment:
         self.model = model
         self.objectives: list[Objective] = []
         self.for_one_fit: list[Objective] = []
-        """Those that step back when the next training begins. `fit` that is interrupted tells its
-        callbacks nothing, so that this is how the model gets clean."""
+        """Those that are removed when the next training begins: `fit` does not tell its callbacks
+        when it is interrupted, so this is how the model is cleaned up then."""
         self._own = {name: getattr(model, name) for name in _PATCHED}
         self._own["compute_loss"] = with_training(self._own["compute_loss"])
 
     @staticmethod
     def of(model: Any) -> Attachment:
-        """Return the model's attachment, or one that is not yet there.
+        """Return the model's attachment, or a new one.
 
         Raises:
-            ValueError: the model trains with SIGUA by itself.
+            ValueError: the model is a `SIGUAModel`.
         """
         found = getattr(model, "_sigua", None)
         if isinstance(found, Objective):
@@ -57,8 +56,8 @@ class Attachment:
         """Train with one more objective.
 
         Raises:
-            ValueError: the model cannot be trained with it, or has one for that output; then those
-                for this fit are gone, too.
+            ValueError: the model cannot be trained with it, or already has one for that output.
+                Those for this fit are then removed, too.
         """
         try:
             if any(objective.output == other.output for other in self.objectives):
@@ -83,9 +82,9 @@ class Attachment:
         track(self.model, self.objectives)
 
     def remove(self, *objectives: Objective) -> None:
-        """Train without them; the last one gives the model its own methods back.
+        """Train without these; after the last one the model has its own methods again.
 
-        Its training step is compiled anew when needed.
+        Its training step is compiled again when needed.
         """
         leaving = [each for each in self.objectives if each in objectives]
         if not leaving:
@@ -103,7 +102,7 @@ class Attachment:
         _compiled.give_back(self.model)
 
     def leave_one_fit(self) -> None:
-        """Train without those that were there for one fit, which is over."""
+        """Train without those that were added for one fit, which is over."""
         self.remove(*self.for_one_fit)
 
     def _name(self) -> None:
@@ -116,7 +115,7 @@ class Attachment:
             objective.check(self.model)
         step = carried(self.model, self.objectives, self._own["train_step"])
         vars(self.model)["train_step"] = step
-        # Without force, a model that was fitted before would go on with its plain step.
+        # Without force, a model that was fitted before would keep its plain step.
         self._own["make_train_function"](force=True)
         self.model.train_function = guarded(
             self.model, self.objectives, self.model.train_function, self.leave_one_fit
@@ -136,7 +135,7 @@ class Attachment:
             return total_loss(self.objectives, model, own["compute_loss"], *given)
 
         def make_train_function(force: bool = False) -> Any:
-            if not force:  # by force within a fit, by whoever froze a layer; else one begins
+            if not force:  # a fit begins; force is used within a fit, after freezing a layer, say
                 self.leave_one_fit()
             if not self.objectives:
                 return model.make_train_function(force=force)
@@ -166,12 +165,13 @@ class Attachment:
 
 
 def _another() -> ValueError:
-    rule = "a model has one SIGUA at a time for each output"
-    advice = "use one callback, a SIGUAModel, or attach(); detach() the other"
-    return checks.refuse("model", rule, "it has another", advice)
+    return ValueError(
+        "model: must have one SIGUA at a time for each output, got a second one; "
+        "try one callback, a SIGUAModel, or attach(), and detach() the other"
+    )
 
 
 def strategy_scope(model: Any) -> Any:
-    """Return the scope in which the model's variables are made: tf.distribute's, if any."""
+    """Return the scope in which the model's variables are made: that of tf.distribute, if any."""
     strategy = getattr(model, "distribute_strategy", None)
     return nullcontext() if strategy is None else strategy.scope()

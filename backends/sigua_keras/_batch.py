@@ -15,7 +15,7 @@ INF = float("inf")
 
 
 class Batch:
-    """What a rule may ask about the mini-batch.
+    """`sigua.Batch` in `keras.ops`: what a rule may ask about the mini-batch.
 
     Args:
         losses: float32, shape (n,), without gradient.
@@ -41,8 +41,8 @@ class Batch:
 
     def smallest(self, count: Tensor) -> Tensor:
         if self._ordered is None:
-            # No top-k: a k that follows a schedule has no static shape. NaN sorts differently from
-            # backend to backend, so it is made +inf here; its own loss stays NaN.
+            # No top-k: a k that follows a schedule has no static shape. Backends sort NaN
+            # differently, so it is made +inf here; the loss itself stays NaN.
             ordered = ops.sort(ops.where(ops.isnan(self.losses), INF, self.losses))
             lowest = ops.full((1,), -INF, dtype=ordered.dtype)
             self._ordered = ops.concatenate([lowest, ordered])
@@ -65,7 +65,7 @@ class Batch:
 
 
 class ClassBatch(Batch):
-    """Answers each example for its own class: sizes, thresholds and means have shape (n,).
+    """A batch in which each class is judged alone: sizes, thresholds and means have shape (n,).
 
     Args:
         labels: int32, shape (n,), in [0, num_classes); num_classes * n must stay below 2^31.
@@ -87,7 +87,7 @@ class ClassBatch(Batch):
             losses = ops.where(ops.isnan(self.losses), INF, self.losses)
             order = ops.cast(ops.argsort(losses), "int32")
             n = ops.shape(losses)[0]
-            # Sorted by class, then by loss; no backend promises a stable sort, so the rank is
+            # Sorted by class, then by loss. Not every backend has a stable sort, so the rank is
             # part of the key.
             keys = ops.take(self.labels, order) * n + ops.arange(n, dtype="int32")
             self._ordered = ops.take(losses, ops.take(order, ops.sort(keys) % n))

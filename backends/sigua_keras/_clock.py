@@ -1,4 +1,4 @@
-"""Which epoch of the method it is: told by `fit` or by the user, or counted in steps."""
+"""The epoch of the method: set by `fit` or by the user, or counted in steps."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from sigua import Method, checks
 from sigua_keras._schedule import Shares
 
 FORGOTTEN_AFTER = 1_000
-"""Training steps of a model at epoch 0 after which it is asked whether the epoch was forgotten."""
+"""After this many training steps of a model at epoch 0, a warning says that it may be forgotten."""
 
 _at_0: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
-# By model and output: a new callback for each short `fit` would begin at epoch 0 each time.
+# Steps by model and output, because a new callback for each short `fit` begins at epoch 0 again.
 
 
 class Clock:
     """Keeps the epoch, and writes its numbers.
 
     Args:
-        method: whose epoch it is.
+        method: the method whose epoch it is.
         shares: where the numbers are written.
-        output: which output is trained with it.
-        steps_per_epoch: training steps per epoch; None if the epoch is told.
+        output: the output that is trained with it.
+        steps_per_epoch: training steps per epoch; None if the epoch is set.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class Clock:
         self.finished = False
         self.began = 0.0  # the epoch at which the epoch of `fit` began
         self._epoch, self._step = 0.0, 0
-        self._ahead: float | None = None  # of the epochs of `fit`
-        self._more = False  # epochs of this `fit` after this one
+        self._ahead: float | None = None  # by how much it is ahead of the epochs of `fit`
+        self._more = False  # whether this `fit` has more epochs after this one
         self.stepping = False
 
     @property
@@ -45,16 +45,20 @@ class Clock:
         return self._epoch if self.steps_per_epoch is None else self._step / self.steps_per_epoch
 
     def tell(self, epoch: float) -> None:
-        """Take the epoch that the user says."""
+        """Set the epoch, as the user asks.
+
+        Raises:
+            ValueError: the epoch is counted in steps, negative, or refused by a schedule.
+        """
         if self.steps_per_epoch is not None:
             raise ValueError(
-                "set_epoch: must not be called where the epoch is counted in steps, got "
+                "set_epoch: must not be called if the epoch is counted in steps, got "
                 f"steps_per_epoch={self.steps_per_epoch}; try leaving one of the two out"
             )
         self.set(epoch)
 
     def set(self, epoch: float) -> None:
-        """Write the numbers of an epoch; nothing changes if it is refused."""
+        """Write the numbers of an epoch; nothing changes if the epoch is refused."""
         self.shares.set_epoch(epoch)
         self._epoch, self.finished = float(epoch), False
         if self.steps_per_epoch is not None:
@@ -64,7 +68,7 @@ class Clock:
         self._ahead = None
 
     def begin_epoch(self, epoch: int, params: dict[str, Any] | None) -> None:
-        """Follow an epoch of `fit`, which goes on where the last one stood, or at initial_epoch."""
+        """Follow an epoch of `fit`, which continues after the last one, or at initial_epoch."""
         params = params or {}
         self._more = epoch + 1 < params.get("epochs", float("inf"))
         first = self._ahead is None
@@ -83,7 +87,7 @@ class Clock:
         self.finished = self.steps_per_epoch is None
 
     def advance(self, model: Any) -> None:
-        """Count the training steps that were just taken."""
+        """Count the training steps of an execution."""
         steps = model.steps_per_execution
         epoch = self.epoch
         if self.steps_per_epoch is not None:
@@ -102,14 +106,14 @@ class Clock:
         if before < FORGOTTEN_AFTER <= before + steps:
             warnings.warn(
                 f"{FORGOTTEN_AFTER} training steps and still at epoch 0, where {self.method!r} "
-                "begins: call set_epoch(epoch) before each epoch, keep one callback for a loop of "
-                "fits, or count the epochs by SIGUA(method, steps_per_epoch=...)",
+                "begins: call set_epoch(epoch) before each epoch, use the same callback in a loop "
+                "of fits, or count the epochs by SIGUA(method, steps_per_epoch=...)",
                 stacklevel=2,
             )
 
 
 class Epochs(keras.callbacks.Callback):
-    """Tells a `SIGUAModel` which epoch begins."""
+    """A callback that tells a `SIGUAModel` which epoch begins."""
 
     def on_train_begin(self, logs: Any = None) -> None:
         self.model._sigua.clock.begin_fit()
@@ -125,8 +129,8 @@ def steps_per_epoch(value: Any) -> int | None:
     """Return a number of steps, or None.
 
     Raises:
-        ValueError: it is no whole number of at least 1.
+        ValueError: it is not a whole number of at least 1.
     """
     if value is None:
         return None
-    return checks.whole("steps_per_epoch", value, 1, "give how many mini-batches make an epoch")
+    return checks.whole("steps_per_epoch", value, 1, "try the number of mini-batches per epoch")

@@ -1,4 +1,4 @@
-"""A compiled loss that is told its values: each is measured once a step, and reduced by Keras."""
+"""A stand-in for a compiled loss, told its values: measured once a step, and reduced by Keras."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sigua_keras._outputs import Output
 
 
 class Told(keras.losses.Loss):
-    """Stands in for a compiled loss: returns the values it was told, else what that loss returns.
+    """Stands in for a compiled loss: returns the values it was told, or else calls that loss.
 
-    So Keras goes on to reduce, to weigh each output and to log its loss, and the loss itself is
-    asked once. Told per thread, for tf.distribute traces its replicas in several.
+    Keras still reduces the values, weighs each output and logs its loss, but the loss itself is
+    called once. Values are kept per thread, because tf.distribute traces its replicas in several.
 
     Args:
         loss: the compiled loss.
@@ -27,12 +27,12 @@ class Told(keras.losses.Loss):
         self._here = threading.local()
 
     def tell(self, losses: Tensor, reduction: str | None) -> None:
-        """Say what to return instead, per example, and how it is reduced."""
+        """Set the values to return, one per example, and how they are reduced."""
         self.reduction = reduction
         self._here.losses, self._here.asked = losses, False
 
     def forget(self) -> bool:
-        """Be the compiled loss again; return whether it was asked for what it was told."""
+        """Be the compiled loss again; return whether the values were asked for."""
         self._here.losses = None
         return self._here.asked
 
@@ -48,24 +48,28 @@ class Told(keras.losses.Loss):
 
 
 def stand_in(model: Any, output: Output, y: Any, y_pred: Any) -> Told:
-    """Return what stands in for the compiled loss of an output, put in its place at first."""
+    """Return the stand-in for the compiled loss of an output, which the first call puts in place.
+
+    Raises:
+        ValueError: no loss is compiled for the output.
+    """
     compiled = model._compile_loss
-    if not compiled.built:  # on TensorFlow, and in a loop of one's own
+    if not compiled.built:  # on TensorFlow, and in a loop of the user's own
         alone = not keras.tree.is_nested(y) and not keras.tree.is_nested(y_pred)
-        (compiled.build if alone else compiled)(y, y_pred)  # the latter measures once more
+        (compiled.build if alone else compiled)(y, y_pred)  # the latter computes losses once more
     for i, entry in enumerate(compiled._flat_losses):
         if output.is_at(entry.path):
             if not isinstance(entry.loss, Told):
                 compiled._flat_losses[i] = entry._replace(loss=Told(entry.loss))
             return compiled._flat_losses[i].loss
     raise ValueError(
-        f"loss: must be compiled for the output {output.name!r}, got none; try naming one for it "
+        f"loss: must be compiled for the output {output.name!r}, got None; try naming one for it "
         "in model.compile(optimizer, loss)"
     )
 
 
 def give_back(model: Any) -> None:
-    """Put the compiled losses back into their places."""
+    """Put the compiled losses back."""
     compiled = model._compile_loss
     for i, entry in enumerate(getattr(compiled, "_flat_losses", None) or []):
         if isinstance(entry.loss, Told):

@@ -1,7 +1,7 @@
-"""Which labels are classes: an example whose label is none takes no part.
+"""Which labels are classes: an example whose label is not a class takes no part.
 
-Keras itself raises for some of them on some backends, and on others measures a loss of 0, which
-would be the smallest of all.
+For some such labels Keras raises on some backends, and on others computes a loss of 0, which would
+be the smallest of all.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ def is_several(loss: Loss, y_pred: Tensor) -> bool:
 def without_class(
     loss: Loss, y_true: Tensor, y_pred: Tensor, one_class: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the labels, a class in the place of what is none, and who has one, bool, (n,).
+    """Return the labels, with some class for those that are not one, and a mask, bool, (n,).
 
-    The latter is None where any label will do: in a regression, and for a loss that is not known.
+    The mask is True for labels that are a class. It is None where any label is allowed: in a
+    regression, and for a loss that is not known.
 
     Args:
         loss: a loss object or function.
         y_true: labels: (n,), (n, 1) or (n, k).
         y_pred: predictions, (n, k) or (n, 1).
-        one_class: whether a class per example is needed, whatever the loss is.
+        one_class: whether a class per example is needed, whatever the loss.
     """
     y_true = ops.convert_to_tensor(y_true)
     if keras.backend.standardize_dtype(y_true.dtype) in _NARROW:  # k may lie outside
@@ -61,7 +62,7 @@ def without_class(
         return ops.where(known[..., None], y_true, 1), known
     column = len(y_true.shape) == len(y_pred.shape)
     if column and y_true.shape[-1] != 1:
-        return y_true, None  # which the loss itself will not take
+        return y_true, None  # the loss itself will refuse these
     known = (y_true >= 0) & (y_true <= num_classes(y_pred) - 1)
     ignored = getattr(loss, "ignore_class", None)
     if ignored is not None:
@@ -71,7 +72,7 @@ def without_class(
 
 
 def holds_several(y_true: Tensor, y_pred: Tensor) -> Tensor | None:
-    """Return whose row holds more than one class, bool, (n,); None if labels are indices."""
+    """Return which rows hold more than one class, bool, (n,); None if labels are indices."""
     if not is_dense(y_true, y_pred):
         return None
     return ops.sum(ops.cast(y_true, "float32"), axis=-1) > 1.02

@@ -1,4 +1,4 @@
-"""Margins of the model's own prediction, and the class confidence that they are divided by."""
+"""Margins of the model's own prediction, and the class confidence that divides it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sigua_keras._measure import Loss, Tensor, is_alias, is_logits, label_index,
 class Confidence:
     """The class confidence (`sigua.confidence`), in a variable that a metric carries.
 
-    Under tf.distribute each replica has its own, of the examples that it sees; outside a step it
-    reads as their mean.
+    Under tf.distribute each replica has its own, of the examples that it sees. Outside a step the
+    variable reads as their mean.
 
     Args:
         carrier: a metric that the model has while it trains.
@@ -28,13 +28,13 @@ class Confidence:
         self.variable: Any = None
 
     def open(self, k: int) -> None:
-        """Make the variable, unless there is one; before the step is traced, but on TensorFlow.
+        """Create the variable if there is none; before the step is traced, except on TensorFlow.
 
         Raises:
-            ValueError: there is one for another number of classes.
+            ValueError: the variable has another number of classes.
         """
         if self.variable is None:
-            # Not `add_variable`, as for the epoch's numbers. The metric tracks its attributes.
+            # Not by `add_variable`, as for the epoch's numbers. The metric tracks its attributes.
             self.variable = self.carrier.confidence = keras.Variable(
                 np.zeros((2, k)),
                 dtype="float32",
@@ -46,8 +46,9 @@ class Confidence:
             )
         elif self.variable.shape[1] != k:
             raise ValueError(
-                "model: must keep its number of classes, which the class confidence is kept for, "
-                f"got {k} after {self.variable.shape[1]}; try a new SIGUA or SIGUAModel"
+                "model: must keep its number of classes, because the class confidence has one "
+                f"entry for each, got {k} after {self.variable.shape[1]}; "
+                "try a new SIGUA or SIGUAModel"
             )
 
     def rates(self) -> Tensor:
@@ -55,20 +56,24 @@ class Confidence:
         return confidence.rates(ops.convert_to_tensor(self.variable))
 
     def update(self, batch: Tensor) -> None:
-        """Count a mini-batch's sums, (2, k)."""
+        """Add a mini-batch's sums, (2, k)."""
         self.variable.assign(confidence.moved(ops.convert_to_tensor(self.variable), batch))
 
     def clear(self) -> None:
-        """Forget what was seen; between steps."""
+        """Reset to zeros; between steps."""
         if self.variable is not None:
             self.variable.assign(np.zeros(self.variable.shape, dtype="float32"))
 
     def get(self) -> Any:
-        """Return what was seen, as an array of shape (2, k), or None before anything was."""
+        """Return the state as an array, (2, k), or None if there is none yet."""
         return None if self.variable is None else np.array(ops.convert_to_numpy(self.variable))
 
     def set(self, state: Any) -> None:
-        """Go on from what `get` returned; between steps."""
+        """Continue from a state that `get` returned; between steps.
+
+        Raises:
+            ValueError: the state has another number of classes.
+        """
         self.open(state.shape[1])
         self.variable.assign(state)
 
@@ -77,12 +82,12 @@ class Margins:
     """A mini-batch's predictions against its labels, in float32 and without gradient.
 
     Args:
-        loss: a loss object or function that `require_classes` takes, which says whether
-            predictions are logits.
+        loss: a loss object or function that `require_classes` accepts; it says whether predictions
+            are logits.
         y_true: labels, integers (n,) or (n, 1), or rows (n, k), whose largest entry is the label.
         y_pred: predictions, (n, k), or (n, 1) for one unit.
         takes_part: bool, (n,).
-        confidence: what margins by class divide by; None for none.
+        confidence: the class confidence that margins by class divide by; None if not used.
     """
 
     def __init__(
@@ -99,7 +104,11 @@ class Margins:
         self.takes_part, self.confidence = takes_part, confidence
 
     def __call__(self, by_class: bool) -> Tensor:
-        """Return the margins, (n,): of p, divided by c if `by_class`, and scaled to sum to 1."""
+        """Return the margins, (n,), of p, divided by c if `by_class`, and scaled to sum to 1.
+
+        Raises:
+            ValueError: the rule reads margins by class without naming "confidence" in `reads`.
+        """
         u = self.p
         if by_class:
             if self.confidence is None:
@@ -112,7 +121,7 @@ class Margins:
     def sums(self) -> Tensor:
         """Return the sum of p(j | x) over examples labelled j, and their number, (2, k)."""
         counted = self.at_label & ops.expand_dims(self.takes_part, -1)
-        counted = counted & ~ops.isnan(self.p)  # else one NaN would stay for ever
+        counted = counted & ~ops.isnan(self.p)  # otherwise one NaN would stay for ever
         sums = ops.sum(ops.where(counted, self.p, 0.0), axis=0)
         return ops.stack([sums, ops.sum(ops.cast(counted, "float32"), axis=0)])
 
@@ -130,11 +139,11 @@ def _probabilities(y_pred: Tensor, from_logits: bool) -> Tensor:
 
 
 def require_classes(loss: Loss, units: int | None = None) -> None:
-    """Raise ValueError unless a loss reads one probability per class, or their logits.
+    """Raise ValueError unless a loss takes one probability or logit per class.
 
     Args:
         loss: a loss object or function, or its name.
-        units: how many predictions there are per example, if that is known.
+        units: the number of predictions per example, if that is known.
     """
     if is_alias(loss):
         return
@@ -148,13 +157,13 @@ def require_classes(loss: Loss, units: int | None = None) -> None:
         if not (of_classes and fits):
             of = "" if units is None else f" of {units} output{'s' if units > 1 else ''}"
             raise ValueError(
-                "loss: must be a cross-entropy between classes, for margins are of their "
-                f"probabilities, got {name}{of}; try 'sparse_categorical_crossentropy', or "
-                "'binary_crossentropy' of one output for two classes"
+                "loss: must be a cross-entropy between classes, because margins are differences "
+                f"of their probabilities, got {name}{of}; try 'sparse_categorical_crossentropy', "
+                "or 'binary_crossentropy' of one output for two classes"
             )
     elif not hasattr(loss, "from_logits"):
         raise ValueError(
             "loss: must say by an attribute from_logits whether predictions are logits or "
-            f"probabilities of classes, for margins are of these, got {name} without; try "
-            "loss.from_logits = True"
+            f"probabilities of classes, which margins need, got {name} without it; "
+            "try loss.from_logits = True"
         )

@@ -12,8 +12,6 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from sigua import checks
-
 Tensor = Any
 Loss = Any
 
@@ -39,23 +37,23 @@ def is_dense(y_true: Tensor, y_pred: Tensor) -> bool:
 def squeeze_labels(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """Return labels of shape (n, 1) as (n,) where there are k > 1 predictions.
 
-    Some losses of Keras broadcast (n, 1) against (n, k) into (n, n) without a word.
+    Some losses of Keras silently broadcast (n, 1) against (n, k) into (n, n).
     """
     column = len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] == 1
     return ops.squeeze(y_true, -1) if column and y_pred.shape[-1] != 1 else y_true
 
 
 def label_index(y_true: Tensor, y_pred: Tensor) -> Tensor:
-    """Return labels as int32, shape (n,); of one-hot rows their class."""
+    """Return labels as int32, shape (n,); the class of one-hot rows."""
     if is_dense(y_true, y_pred):
         return ops.cast(ops.argmax(y_true, axis=-1), "int32")
-    if y_pred.shape[-1] == 1:  # of p(1) the class it is nearer to
+    if y_pred.shape[-1] == 1:  # the label is p(1): take the nearer class
         y_true = ops.cast(y_true, "float32") > 0.5
     return ops.reshape(ops.cast(y_true, "int32"), (-1,))
 
 
 def resolve(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Loss:
-    """Return a loss object or function for what was given to `compile`."""
+    """Return the loss object or function for an argument of `compile`."""
     if not is_alias(loss):
         return keras.losses.get(loss)
     if y_pred.shape[-1] == 1:
@@ -87,16 +85,22 @@ def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
     if len(losses.shape) == 2 and losses.shape[-1] == 1:
         losses = ops.squeeze(losses, -1)
     if len(losses.shape) != 1:
-        came = f"shape {tuple(losses.shape)} came for predictions {tuple(y_pred.shape)}"
-        advice = "predict (batch, classes), with a loss that does not average over the batch"
-        raise checks.refuse("loss", "must return one value per example", came, advice)
+        raise ValueError(
+            f"loss: must return one value per example, got shape {tuple(losses.shape)} for "
+            f"predictions {tuple(y_pred.shape)}; try predictions (batch, classes), and a loss "
+            "that does not average over the batch"
+        )
     if mask is not None:
         set_keras_mask(losses, mask)
     return losses
 
 
 def mask_of(tensor: Tensor) -> Tensor | None:
-    """Return the Keras mask that a tensor of predictions or losses carries, bool, (n,), or None."""
+    """Return the Keras mask of a tensor of predictions or losses, bool, (n,), or None.
+
+    Raises:
+        ValueError: the mask is not one per example.
+    """
     mask = get_keras_mask(tensor)
     if mask is None:
         return None
@@ -112,7 +116,7 @@ def mask_of(tensor: Tensor) -> Tensor | None:
 
 
 def taken_mask(losses: Tensor) -> Tensor | None:
-    """Return the losses' mask as `mask_of` does, and take it off, for Keras would apply it, too."""
+    """Return the losses' mask as `mask_of` does, and remove it, so that Keras does not apply it."""
     mask = mask_of(losses)
     if mask is not None:
         set_keras_mask(losses, None)
@@ -149,7 +153,7 @@ def log_probabilities(y_pred: Tensor, from_logits: bool) -> Tensor:
     """Return log p, shape (n, k)."""
     logits = y_pred if from_logits else None
     if logits is None and keras.config.backend() == "tensorflow":
-        # Its own losses, and no other backend's, look behind a softmax or a sigmoid.
+        # Only TensorFlow's losses use the logits behind a softmax or a sigmoid.
         logits = getattr(y_pred, "_keras_logits", None)
     one_unit = y_pred.shape[-1] == 1
     if logits is not None:

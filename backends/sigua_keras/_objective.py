@@ -1,10 +1,11 @@
-"""SIGUA as a sample weight: for one output, and for all outputs of a model that have one.
+"""SIGUA as a sample weight, for one output, and for all outputs of a model that have a SIGUA.
 
     sum_i loss_i * (good_i - gamma * bad_i) / n
 
-is the model's own loss under the sample weight good - gamma * bad, which carries no gradient. So
-the model's own `compute_loss` is called with it, and regularisers, `add_loss`, loss weights, loss
-scaling and distribution stay Keras's. The compiled loss is told the losses that were measured.
+is the model's own loss with the sample weight good - gamma * bad, which carries no gradient. So the
+model's own `compute_loss` is called with this weight, and Keras still does regularisers,
+`add_loss`, loss weights, loss scaling and distribution. A stand-in for the compiled loss returns
+the losses that were already computed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from sigua import Method, checks
+from sigua import Method
 from sigua.conditions import reads
 from sigua_keras import _check
 from sigua_keras._clock import Clock
@@ -31,14 +32,17 @@ ComputeLoss = Callable[..., Tensor]
 
 
 class Objective:
-    """What one output is trained with.
+    """The training objective of one output.
 
     Args:
-        method: what to train with.
-        output: the output it is for; None if there is one only.
-        loss: what measures an example; None for the compiled loss.
-        ranking: among whom, and by what.
-        steps_per_epoch: to count the epoch in training steps; None if it is told.
+        method: the method to train with.
+        output: the output it is for; None if there is only one.
+        loss: the loss of an example; None for the compiled loss.
+        ranking: among which examples, and by which loss, an example is ranked.
+        steps_per_epoch: to count the epoch in training steps; None if it is set.
+
+    Raises:
+        ValueError: a ranking that does not fit the method, or an unknown loss.
     """
 
     def __init__(
@@ -61,30 +65,31 @@ class Objective:
         self.reached = False
         self.warned = False
         self.told_of_classless = False
-        self._checked: Any = None  # the compiled loss that was looked at
+        self._checked: Any = None  # the compiled loss that was checked
         self._network: Any = None
 
     def check(self, model: Any, network: Any = None) -> None:
-        """Refuse a model that cannot be trained with SIGUA.
+        """Raise ValueError on a model that cannot be trained with SIGUA.
 
         Args:
             model: a compiled model.
-            network: what predicts, if it is not the model itself.
+            network: the model that predicts, if it is not the same.
         """
         _check.compiled(getattr(model, "loss", None), self.output)
         for loss in keras.tree.flatten([self.loss, model.loss]):
             _check.plain(loss)
             if getattr(loss, "reduction", None) == "mean_with_sample_weight":
-                rule = "must not be divided by the sum of its weights, which are signed here"
-                came = "reduction='mean_with_sample_weight' came"
-                raise checks.refuse("loss", rule, came, "use 'sum_over_batch_size'")
+                raise ValueError(
+                    "loss: must not be divided by the sum of its weights, which are signed here, "
+                    "got reduction='mean_with_sample_weight'; try 'sum_over_batch_size'"
+                )
         network = model if network is None else network
         self._check_outputs(model, network)
         self._require_open(network)
         self._checked, self._network = model._compile_loss, network
 
     def _check_outputs(self, model: Any, network: Any) -> None:
-        """Refuse, before training, what the first step would."""
+        """Raise ValueError before training on what the first step would refuse."""
         y_pred = predicted(network)
         if y_pred is None and reads(self.method.condition, "margins"):
             y_pred = traced(network)
@@ -108,22 +113,26 @@ class Objective:
             self.shares.confidence.open(num_classes(prediction))
 
     def _require_open(self, network: Any) -> None:
-        """Refuse a state whose size is unknown; TensorFlow makes it in the first step."""
+        """Raise ValueError if the size of the state is unknown, except on TensorFlow."""
         confidence = self.shares.confidence
         if confidence is None or confidence.variable is not None:
             return
         if keras.config.backend() != "tensorflow":
             raise ValueError(
-                "model: must be built before training, for the class confidence has a place per "
-                f"class, got a {type(network).__name__} whose outputs are unknown; try "
+                "model: must be built before training, because the class confidence has an entry "
+                f"per class, got {type(network).__name__} with unknown outputs; try "
                 "model(x[:1]) first, a functional model, or by_class=False"
             )
 
     def measure(
         self, model: Any, output: Output, y: Any, y_pred: Any, sample_weight: Any
     ) -> tuple[Weighed, str | None]:
-        """Return the output's mini-batch, measured and weighed, and how its losses are reduced."""
-        if model._compile_loss is not self._checked:  # compiled anew in a loop of one's own
+        """Return the output's losses and weights, and how its losses are reduced.
+
+        Raises:
+            ValueError: the model, its labels or its weights do not fit the method.
+        """
+        if model._compile_loss is not self._checked:  # compiled again in a loop of the user's own
             self.check(model, self._network)
         self.reached = True
         _check.stepping(self.clock)
@@ -142,7 +151,7 @@ class Objective:
         return done, reduction
 
     def end_epoch(self, epoch: float, logs: Any) -> None:
-        """Refuse an epoch that never asked for the loss; warn once of each thing that is odd."""
+        """Raise ValueError if the epoch never called `compute_loss`; give each warning once."""
         self.clock.end_epoch()
         _check.reached(self.reached)
         if not self.told_of_classless:
@@ -162,17 +171,21 @@ def total_loss(
     sample_weight: Any,
     training: bool,
 ) -> Tensor:
-    """Return the model's total loss: SIGUA's while training, else untouched.
+    """Return the model's total loss: SIGUA's while training, its own otherwise.
 
     Args:
-        objectives: for one output each.
+        objectives: each for one output.
         model: a compiled model.
-        compute_loss: the model's own, called with all that follow.
+        compute_loss: the model's own, called with the arguments that follow.
         x: inputs.
         y: labels of all outputs.
         y_pred: predictions of all outputs.
-        sample_weight: of one output or of all.
-        training: whether the model is.
+        sample_weight: for one output or for all.
+        training: whether the model is training.
+
+    Raises:
+        ValueError: as for `Objective.measure`; two objectives for one output; or a `compute_loss`
+            that leaves out a corrected loss.
     """
     if not training or any(objective.evaluating for objective in objectives):
         return compute_loss(x, y, y_pred, sample_weight, training=training)
@@ -184,7 +197,7 @@ def total_loss(
         for objective, output in zip(objectives, outputs, strict=True)
         if _check.reads_signs(objective.method)
     }
-    # Keras hands every output the same weights, of whose signs only the marked ones know.
+    # Keras gives every output the same weights; only marked outputs read their signs.
     parts = [
         part if i in marked or not marked or part is None else _magnitude(part)
         for i, part in enumerate(outputs[0].parts(sample_weight))
@@ -211,7 +224,7 @@ def _magnitude(weights: Any) -> Any:
 
 
 def with_training(compute_loss: ComputeLoss) -> ComputeLoss:
-    """Return a `compute_loss` that takes `training`, which it did not before Keras 3.3."""
+    """Return a `compute_loss` that accepts `training`, which it did not before Keras 3.3."""
     parameters = inspect.signature(compute_loss).parameters.values()
     if any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in parameters):
         return compute_loss

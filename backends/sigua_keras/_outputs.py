@@ -6,19 +6,17 @@ from typing import Any
 
 from keras import KerasTensor, Sequential, tree
 
-from sigua import checks
-
 
 class Output:
     """One place in the structure of predictions: a dict, a list, a tuple, or a lone tensor.
 
     Args:
-        wanted: the name of an output, its index (not in a dict), or None if there is one only.
+        wanted: the name of an output, its index (not in a dict), or None if there is only one.
         y_pred: the model's predictions.
-        names: the model's output names, if it has some.
+        names: the model's output names, if it has any.
 
     Raises:
-        ValueError: several outputs and none was named, no such output, or nested outputs.
+        ValueError: several outputs but no name or index, no such output, or nested outputs.
     """
 
     def __init__(self, wanted: str | int | None, y_pred: Any, names: list[str] | None) -> None:
@@ -31,8 +29,10 @@ class Output:
         self.lone = not tree.is_nested(y_pred)
         self.index = self._find(wanted)
         if tree.is_nested(self.of("y_pred", y_pred)):
-            rule = "must be one of a flat dict, list or tuple of outputs"
-            raise checks.refuse("output", rule, "nested outputs came", "flatten the outputs")
+            raise ValueError(
+                "output: must be one of a flat dict, list or tuple of outputs, got nested outputs; "
+                "try flattening the outputs"
+            )
 
     def _find(self, wanted: str | int | None) -> int:
         if wanted is None and len(self.names) == 1:
@@ -42,23 +42,25 @@ class Output:
         if isinstance(wanted, int) and not self.mapping and 0 <= wanted < len(self.names):
             return wanted
         listed = ", ".join(repr(name) for name in self.names)
-        came = "the model has several" if wanted is None else f"{wanted!r} came"
-        advice = f"try output={self.names[0]!r}"
-        raise checks.refuse("output", f"must be one of {listed}", came, advice)
+        raise ValueError(
+            f"output: must be one of {listed}, got {wanted!r}; try output={self.names[0]!r}"
+        )
 
     def of(self, what: str, structure: Any, index: int | None = None) -> Any:
-        """Return this output's part; what is not nested is the same for every output.
+        """Return this output's part of a structure; a lone value is the same for every output.
 
         Raises:
-            ValueError: a list of another length than the outputs'.
+            ValueError: a list without an entry for each output.
         """
         index = self.index if index is None else index
         if isinstance(structure, dict):
             return structure.get(self.names[index])
         if isinstance(structure, (list, tuple)):
             if len(structure) != len(self.names):
-                came = f"{len(structure)} came for {len(self.names)} outputs"
-                raise checks.refuse(what, "must have an entry per output", came, "or give a dict")
+                raise ValueError(
+                    f"{what}: must have an entry per output, got {len(structure)} for "
+                    f"{len(self.names)} outputs; try a dict"
+                )
             return structure[index]
         return structure
 
@@ -71,7 +73,7 @@ class Output:
         return not path if self.lone else path[0] in (self.name, self.index)
 
     def put(self, structure: Any, part: Any) -> Any:
-        """Return the structure with another part here."""
+        """Return the structure with another part for this output."""
         if isinstance(structure, dict):
             return {**structure, self.names[self.index]: part}
         if isinstance(structure, (list, tuple)):
@@ -91,22 +93,22 @@ class Output:
 
 
 def predicted(model: Any) -> Any:
-    """Return what a functional or built sequential model predicts, as symbolic tensors, or None.
+    """Return the outputs of a functional or built sequential model, symbolic tensors, or None.
 
-    Where a release of Keras keeps it elsewhere, the checks wait for the first step.
+    If a release of Keras keeps them elsewhere, the checks wait for the first step.
     """
     inner = getattr(model, "_functional", None) if isinstance(model, Sequential) else model
     return getattr(inner, "_outputs_struct", None)
 
 
 def traced(model: Any) -> Any:
-    """Return what any other built model predicts, as symbolic tensors, or None."""
+    """Return the outputs of any other built model, symbolic tensors, or None."""
     shapes = (model.get_build_config() or {}).get("input_shape")
     if shapes is None:
         return None
     try:
         return model.compute_output_spec(_symbolic(shapes))
-    except Exception:  # whatever a model's own code raises: then its outputs are not known
+    except Exception:  # raised by the model's own code: then its outputs are not known
         return None
 
 

@@ -1,7 +1,7 @@
-"""What the compiled step reads and counts: kept in two metrics, for Keras carries those along.
+"""The numbers that the compiled step reads and counts, kept in two metrics.
 
-A number that a callback changes on a loss or on a model is frozen into the compiled step on
-TensorFlow and JAX. The variables of a metric that the model tracks are not, on any backend.
+On TensorFlow and JAX, a number that a callback changes on a loss or a model is frozen into the
+compiled step. The variables of a metric that the model tracks are not, on any backend.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from sigua import Method, Split, checks
+from sigua import Method, Split
 from sigua.conditions import reads
 from sigua_keras._margins import Confidence
 
@@ -19,7 +19,7 @@ Tensor = Any
 
 
 class Share(keras.metrics.Metric):
-    """The share of the epoch's examples that a mask held; other variables outlive `reset_state`."""
+    """The share of the epoch's examples in a mask; other variables are not reset with it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, dtype="float32")
@@ -27,7 +27,7 @@ class Share(keras.metrics.Metric):
         self.total = self.add_variable((), "zeros", name="total")
 
     def update_state(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: a training step of one's own updates every metric with (y, y_pred)."""
+        """Do nothing: a user's own training step updates every metric with (y, y_pred)."""
 
     def add(self, mask: Tensor, size: Tensor) -> None:
         self.count.assign_add(ops.sum(ops.cast(mask, "float32")))
@@ -45,16 +45,16 @@ class Shares:
     """The metrics `sigua_good` and `sigua_bad`; the first carries numbers and class confidence.
 
     Args:
-        method: whose schedules are followed.
+        method: its schedules are followed.
 
     Attributes:
-        written: whether numbers were written since a compiled step took them.
+        written: whether numbers were written since a compiled step read them.
     """
 
     def __init__(self, method: Method) -> None:
         self.method = method
         self.good, self.bad = Share("sigua_good"), Share("sigua_bad")
-        # Not `add_variable`: what is assigned to those is divided by the number of replicas.
+        # Not by `add_variable`: values assigned to those are divided by the number of replicas.
         self._values = method.at(0)
         self.good.numbers = [_variable(i, value) for i, value in enumerate(self._values)]
         self.good.no_class = self.good.add_variable((), "zeros", name="no_class")
@@ -67,41 +67,47 @@ class Shares:
         return self.good, self.bad
 
     def name_after(self, output: Any) -> None:
-        """Be told from the shares of another output by its name, as Keras's own metrics are."""
+        """Add the name of an output to the names of the metrics, as Keras does; None for none."""
         prefix = "" if output is None else f"{output}_"
         self.good.name, self.bad.name = f"{prefix}sigua_good", f"{prefix}sigua_bad"
 
     def count(self, split: Split, size: Tensor, classless: Tensor | None) -> None:
-        """Count who was good and bad among how many, and who had no class; None for nobody."""
+        """Count the good and bad examples among `size`, and labels that are not a class, if any."""
         self.good.add(split.good, size)
         self.bad.add(split.bad, size)
         if classless is not None:
             self.good.no_class.assign_add(ops.cast(classless, "float32"))
 
     def classless(self) -> int:
-        """Return how many labels were no class so far."""
+        """Return how many labels so far were not a class."""
         return int(ops.convert_to_numpy(self.good.no_class))
 
     def set_epoch(self, epoch: float) -> None:
-        """Write an epoch's numbers; nothing changes if a schedule's value is refused."""
+        """Write an epoch's numbers.
+
+        Raises:
+            ValueError: a schedule's value is refused, or numbers change type; nothing is changed.
+        """
         values = self.method.at(epoch)
         for variable, value in zip(self.good.numbers, values, strict=True):
             if isinstance(value, float) and "int" in variable.dtype:
-                came = f"{value!r} came at epoch {epoch:g} and an integer at epoch 0"
-                raise checks.refuse("condition", "numbers must keep their type", came, "use floats")
+                raise ValueError(
+                    f"condition: must return numbers of the same type in each epoch, got {value!r} "
+                    f"at epoch {epoch:g} and an integer at epoch 0; try floats"
+                )
         self._values = values
         self.rewritten()
         self.written = True
 
     def rewritten(self) -> list[keras.Variable]:
-        """Return the variables of the numbers, written anew: a step on JAX takes and drops them."""
+        """Write the numbers again and return their variables: a step on JAX consumes them."""
         for variable, value in zip(self.good.numbers, self._values, strict=True):
             variable.assign(value)
         self.written = False
         return self.good.numbers
 
     def forget(self) -> None:
-        """Empty the class confidence, for a new training begins."""
+        """Reset the class confidence, because a new training begins."""
         if self.confidence is not None:
             self.confidence.clear()
 
@@ -110,7 +116,7 @@ class Shares:
         return None if self.confidence is None else self.confidence.get()
 
     def go_on(self, seen: Any) -> None:
-        """Take over what `seen` returned."""
+        """Continue from the class confidence that `seen` returned."""
         if self.confidence is not None:
             self.confidence.set(seen)
 

@@ -1,4 +1,4 @@
-"""From one measured mini-batch to signed sample weights: measure, choose, weigh."""
+"""From one mini-batch to signed sample weights: compute losses, select, weigh."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from sigua import Method, checks, conditions
+from sigua import Method, conditions
 from sigua_keras import _check
 from sigua_keras._batch import Batch, ClassBatch, signed_weights
 from sigua_keras._correct import Correction
@@ -28,21 +28,21 @@ from sigua_keras._measure import (
 
 
 class Ranking(NamedTuple):
-    """Among whom an example is ranked, and by what."""
+    """Among which examples, and by which loss, an example is ranked."""
 
     per_class: bool = False
     rank_by: Loss = None
-    """A loss object or function; None for what is optimised."""
+    """A loss object or function; None for the loss that is optimised."""
 
     def require_fit(self, method: Method, loss: Loss, y_pred: Tensor) -> None:
-        """Raise ValueError if the method needs cross-entropy, and another loss would decide."""
+        """Raise ValueError if the method needs cross-entropy, but another loss would decide."""
         if method.needs_cross_entropy:
             name, loss = ("loss", loss) if self.rank_by is None else ("rank_by", self.rank_by)
             plain = is_alias(loss) or is_cross_entropy(keras.losses.get(loss), y_pred)
             method.require_cross_entropy(name, plain, repr(loss), "use cross-entropy")
 
     def needs_class(self, method: Method) -> bool:
-        """Return whether each example must have one class, whatever its loss is."""
+        """Return whether each example must have one class, whatever the loss."""
         of_margins = conditions.reads(method.condition, "margins")
         return self.per_class or method.T is not None or of_margins
 
@@ -56,25 +56,25 @@ class Ranking(NamedTuple):
             name = "per_class" if self.per_class else "method" if method.T is None else "T"
             raise ValueError(
                 f"{name}: must have one class per example, got "
-                f"{loss!r} for predictions {tuple(y_pred.shape)}, a label each; try "
+                f"{loss!r} for predictions {tuple(y_pred.shape)}, each with a label; try "
                 "'categorical_crossentropy', or one output per label"
             )
 
 
 class Weighed(NamedTuple):
-    """A mini-batch, measured and decided."""
+    """The losses and signed weights of a mini-batch."""
 
     losses: Tensor
-    """(n,) what is optimised per example, with gradient."""
+    """(n,) the loss of each example that is optimised, with gradient."""
     labels: Tensor
-    """The labels; where one was no class, some class."""
+    """The labels, with some class for those that are not a class."""
     split: Any
     weights: Tensor
-    """(n,) float32: signed, times the user's own."""
+    """(n,) float32: signed, times the user's own weights."""
     size: Tensor
     """How many examples take part."""
     classless: Tensor | None
-    """How many do not because their label is no class; None if any label will do."""
+    """How many do not because their label is not a class; None if any label is allowed."""
 
 
 def weigh(
@@ -89,20 +89,24 @@ def weigh(
     reduction: str | None,
     confidence: Confidence | None = None,
 ) -> Weighed:
-    """Measure, decide and weigh one mini-batch.
+    """Compute the losses of one mini-batch, select, and return the signed weights.
 
     Args:
-        method: what to train with.
-        correction: the method's.
-        numbers: gamma, then the condition's.
+        method: the method to train with.
+        correction: the method's correction.
+        numbers: gamma, then the condition's numbers.
         loss: a loss object or function of Keras.
         y_true: labels.
         y_pred: predictions, (n, k) or (n, 1).
-        sample_weight: (n,) or (n, 1); scales but does not rank, and 0 takes no rank. For a
-            condition that reads `trusted` the sign is the mark; else a negative one is NaN.
-        ranking: among whom, and by what.
+        sample_weight: (n,) or (n, 1); it scales losses but does not change their rank, and an
+            example of weight 0 has no rank. For a condition that reads `trusted` the sign is the
+            mark; otherwise a negative weight makes the loss NaN.
+        ranking: among which examples, and by which loss, an example is ranked.
         reduction: of the loss.
-        confidence: what margins by class divide by, which then counts this mini-batch.
+        confidence: the class confidence for margins by class; this mini-batch is added to it.
+
+    Raises:
+        ValueError: arguments that do not fit the method.
     """
     ranking.require_fit(method, loss, y_pred)
     ranking.require_class(method, loss, y_pred)
@@ -128,7 +132,7 @@ def weigh(
     given = ops.stop_gradient(ranked), takes_part, trusted, class_sums, margins
     if ranking.per_class:
         k = num_classes(y_pred)
-        labels = ops.clip(label_index(y_true, y_pred), 0, k - 1)  # what is ignored may be outside
+        labels = ops.clip(label_index(y_true, y_pred), 0, k - 1)  # ignored labels may be outside
         batch: Batch = ClassBatch(labels, k, *given)
     else:
         batch = Batch(*given)
@@ -137,7 +141,7 @@ def weigh(
         confidence.update(margins.sums())
     signed = signed_weights(split, numbers[0], size, method.separate)
     several = holds_several(y_true, y_pred) if one_class else None
-    if several is not None:  # inside a trace nobody can be told, but NaN is seen
+    if several is not None:  # a traced step cannot raise, but NaN is seen
         signed = ops.where(several & takes_part, float("nan"), signed)
     if weight is not None:
         signed = signed * weight
@@ -159,7 +163,7 @@ def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
 
 
 def _scale(mask: Tensor, reduction: str | None) -> Tensor:
-    """Return what makes a mean over all examples one over those of the mask, as Keras does."""
+    """Return the factor from a mean over all examples to one over the mask, as Keras does."""
     if reduction not in ("mean", "sum_over_batch_size"):
         return 1.0
     return ops.divide_no_nan(ops.cast(ops.shape(mask)[0], "float32"), _count(mask))
@@ -173,9 +177,11 @@ def _weight_and_mark(method: Method, sample_weight: Any) -> tuple[Tensor | None,
     if len(weight.shape) == 2 and weight.shape[-1] == 1:
         weight = ops.squeeze(weight, -1)
     if len(weight.shape) != 1:
-        came = f"shape {tuple(weight.shape)} came"
-        raise checks.refuse("sample_weight", "must be one per example", came, "give shape (n,)")
+        raise ValueError(
+            f"sample_weight: must be one per example, got shape {tuple(weight.shape)}; "
+            "try shape (n,)"
+        )
     if _check.reads_signs(method):
         return ops.abs(weight), weight > 0
-    # Inside a trace nobody can be told; a loss of NaN is at least seen, and climbing is not.
+    # A traced step cannot raise; a loss of NaN is at least seen, whereas climbing is not.
     return ops.where(weight < 0, float("nan"), weight), None

@@ -1,4 +1,4 @@
-"""What is put around a model's training step: numbers go in, counts come out, nothing is lost."""
+"""Wrappers of a model's training step: numbers go in, counts come out, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ JAX = keras.config.backend() == "jax"
 
 
 def carried(model: Any, objectives: Sequence[Objective], train_step: Any) -> Any:
-    """Return a training step that carries our variables on JAX, whoever wrote it.
+    """Return a training step that carries our variables on JAX, also if a user wrote the step.
 
     Keras's guide to a JAX step calls `compute_loss` outside any stateless scope, where it would
-    read the numbers as they were when the step was traced. It must be made anew for each train
-    function, because jax.jit knows a function again and would not trace it for another loss.
+    read the numbers as they were when the step was traced. Each train function needs a new step,
+    because jax.jit recognises a function and would not trace it again for another loss.
     """
     if not JAX:
         return train_step
@@ -45,13 +45,13 @@ def guarded(
     train_function: Callable[..., Any],
     refused: Callable[[], None] = lambda: None,
 ) -> Callable[..., Any]:
-    """Return a train function around which clocks run, and which a refusal does not harm.
+    """Return a train function that advances the clocks, and leaves the model whole on a ValueError.
 
     Args:
-        model: whose function it is.
-        objectives: what is trained with.
-        train_function: which may take several steps.
-        refused: what to do when a step is refused, before the error goes on.
+        model: the model it trains.
+        objectives: the objectives it is trained with.
+        train_function: the function to wrap, which may take several steps.
+        refused: called when a step raises ValueError, before the error is raised again.
     """
 
     def function(*args: Any) -> Any:
@@ -77,13 +77,13 @@ def guarded(
 
 
 def _places(model: Any, variables: Sequence[Any]) -> list[int]:
-    """Return where metrics' variables are in what JAX's step takes and returns."""
+    """Return where the variables are among those that JAX's step takes and returns."""
     place = {id(v): i for i, v in enumerate(model.metrics_variables)}
     return [place[id(v)] for v in variables]
 
 
 def _with_numbers(model: Any, objectives: Sequence[Objective], state: Any) -> Any:
-    """Return the state of JAX's step with the numbers that were written since the last one."""
+    """Return the state of JAX's step with the numbers written since the last step."""
     *others, metrics_variables = state
     metrics_variables = list(metrics_variables)
     for objective in objectives:
@@ -94,7 +94,7 @@ def _with_numbers(model: Any, objectives: Sequence[Objective], state: Any) -> An
 
 
 def _restore(model: Any, state: Any) -> None:
-    """Give the model its weights back, which JAX's trainer takes while it trains."""
+    """Give the model its weights back, which JAX's trainer holds while it trains."""
     model.jax_state_sync()
     groups = (
         model.trainable_variables,

@@ -1,4 +1,4 @@
-"""Diagnostics of a `fit`: after each epoch a pass over the training data, and one transfer."""
+"""Diagnostics of a `fit`, by a pass over the training data after each epoch, and one transfer."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from sigua.diagnostics import masks_to_count, report
 from sigua_keras._outputs import Output
 
 TOLERANCE = 0.02
-"""How far from 1 a row may sum that half precision rounded."""
+"""How far the sum of a row may be from 1, after rounding in half precision."""
 
 
 class LabelWatch(keras.callbacks.Callback):
-    """After each epoch, notes what the model makes of each label: Figure 1's curves, and suspects.
+    """Records each label's loss and margin after each epoch: for Figure 1's curves, and suspects.
 
         watch = LabelWatch(x, y, intact=clean == y)
         model.fit(x, y, callbacks=[SIGUA(method), watch])
         issues = sigua.rank_label_issues(margins=watch.margins)
 
-    `fit` does not say which examples a mini-batch holds, hence the pass; it costs a forward pass
-    over the data an epoch. The logs, and so History, get `accuracy_given` and, where it is known
-    which labels are right, `accuracy_intact` and `accuracy_flipped`, the share of wrong labels that
-    were memorised. They are those after the epoch, with dropout off. With `method`, the logs also
-    get `good_precision`, `good_recall`, `bad_precision` and `bad_recall` (see `sigua.diagnostics`)
-    of what its rule chooses by the losses of the pass, among `batch_size` examples at a time.
+    `fit` does not say which examples are in a mini-batch, so this costs a forward pass over the
+    data per epoch. The logs, and so History, get `accuracy_given` and, where it is known which
+    labels are right, `accuracy_intact` and `accuracy_flipped`, the share of wrong labels that were
+    memorised. All are those after the epoch, with dropout off. With `method`, the logs also get
+    `good_precision`, `good_recall`, `bad_precision` and `bad_recall` (see `sigua.diagnostics`) of
+    its selection by the losses of the pass, among `batch_size` examples at a time.
 
     Args:
-        x: what `model.predict` takes, n examples, in the order of `y`.
+        x: input of `model.predict`, n examples, in the order of `y`.
         y: the labels as given, integers in [0, k), shape (n,); 0 and 1 for one sigmoid unit.
-        intact: bool, (n,): whose label is right, if that is known.
-        method: whose selection is judged; needs `intact`. Not `Known`, whose is given.
+        intact: bool, (n,): which labels are right, if that is known.
+        method: its selection is judged; needs `intact`. Not `Known`, whose selection is given.
         from_logits: whether the model predicts logits, as for Keras's losses.
-        batch_size: of the pass, and of the selection; that of `fit` makes them alike.
+        batch_size: of the pass, and of the selection; use that of `fit` to make them alike.
         output: which output `y` belongs to, if the model has several: its name, or its index.
 
     Raises:
-        ValueError: labels or a mask that are none, or of different lengths. When training begins:
-            predictions that do not fit, or that are no probabilities.
+        ValueError: labels or a mask of another shape, dtype or length. When training begins:
+            predictions that do not fit, or that are not probabilities.
     """
 
     def __init__(
@@ -59,18 +59,20 @@ class LabelWatch(keras.callbacks.Callback):
         super().__init__()
         self.output = output
         self.x, self.from_logits, self.method = x, from_logits, method
-        self.batch_size = checks.whole("batch_size", batch_size, 1, "32 is Keras's own")
+        self.batch_size = checks.whole("batch_size", batch_size, 1, "try 32, Keras's default")
         self.y = checks.labels("y", y, np.iinfo(np.int64).max)
         self.intact = None if intact is None else np.asarray(intact, dtype=bool)
         if self.intact is not None:
             checks.same_length("intact", self.intact, "y", self.y)
         elif method is not None:
-            advice = "pass intact=clean == y, or leave method out"
-            raise checks.refuse("intact", "a selection is judged by it", "none came", advice)
+            raise ValueError(
+                "intact: must be given with method, whose selection it judges, got None; "
+                "try intact=clean == y, or leaving method out"
+            )
         if method is not None and "trusted" in getattr(method.condition, "reads", ()):
             raise ValueError(
-                f"method: must choose by losses, got {method!r}, whose good and bad are given; try "
-                "leaving it out"
+                f"method: must select by losses, got {method!r}, whose good and bad are given; "
+                "try leaving it out"
             )
         self._losses: list[NDArray[np.float32]] = []
         self._margins: list[NDArray[np.float32]] = []
@@ -82,11 +84,15 @@ class LabelWatch(keras.callbacks.Callback):
 
     @property
     def margins(self) -> NDArray[np.float32]:
-        """Probabilities of the label less the largest other, (epochs, n), float32."""
+        """The label's probability less the largest other, (epochs, n), float32."""
         return np.array(self._margins)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Refuse what the passes would refuse after the first epoch, by a look at a mini-batch."""
+        """Check a mini-batch, to refuse now what would be refused after the first epoch.
+
+        Raises:
+            ValueError: predictions that do not fit, or that are not probabilities.
+        """
         given = keras.tree.flatten(self.x)[0]
         if hasattr(given, "shape"):
             checks.same_length("x", given, "y", self.y)
@@ -97,7 +103,7 @@ class LabelWatch(keras.callbacks.Callback):
             self.method.require_classes(p.shape[1], "predictions")
 
     def _probabilities(self, steps: int | None = None) -> NDArray[np.float64]:
-        """Return what the model predicts, (n, k), of the first mini-batches or of all."""
+        """Return the predictions, (n, k), for the first `steps` mini-batches, or for all."""
         options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
         y_pred = self.model.predict(self.x, **options)
         output = Output(self.output, y_pred, getattr(self.model, "output_names", None))

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from sigua import Method, checks
+from sigua import Method
 from sigua.conditions import reads
 from sigua_keras import _check, _measure
 from sigua_keras._correct import Correction
@@ -19,21 +19,22 @@ class SIGUALoss(keras.losses.Loss):
     """A loss that trains with a `sigua` method without an epoch, such as `sigua.sigua_bc(T)`.
 
     For `compile`, and for loops of your own around `tf.GradientTape`, `jax.grad` or `backward()`.
-    A loss does not know whether it is training: compiled, it is the validation loss, too. The
-    callback `SIGUA` leaves that alone, and takes every method. Who takes no part because of a
-    label, a weight or a mask is as for `SIGUA`.
+    A loss does not know whether the model is training, so once compiled it is the validation loss,
+    too. The callback `SIGUA` keeps the plain validation loss, and accepts every method. Examples
+    take no part because of a label, a weight or a mask as with `SIGUA`.
 
     Args:
-        method: what to train with; without a schedule.
-        loss: what measures an example: a name, a function or an object of `keras.losses`.
+        method: the method to train with; without a schedule.
+        loss: the loss of an example: a name, a function or an object of `keras.losses`.
         reduction: as for any loss of Keras; "mean_with_sample_weight" is refused.
         name: of the loss.
-        per_class: select among the examples of each label apart, as for `SIGUA`.
+        per_class: whether to select among the examples of each label separately, as for `SIGUA`.
         rank_by: the loss that decides, as for `SIGUA`.
 
     Raises:
         ValueError: the method has a schedule, or keeps a class confidence (`Agreement` by class);
-            a reduction that divides by signed weights; for `Agreement` a loss of no classes.
+            a reduction that divides by signed weights; for `Agreement`, a loss that is not between
+            classes; or other arguments that do not fit the method.
     """
 
     def __init__(
@@ -48,20 +49,23 @@ class SIGUALoss(keras.losses.Loss):
     ) -> None:
         Method.require(method)
         if method.horizon > 0:
-            rule = "must not change from epoch to epoch, which a loss does not know"
-            advice = "use the callback, sigua_keras.SIGUA(method)"
+            advice = "the callback, sigua_keras.SIGUA(method)"
             if method.horizon == float("inf") and not hasattr(method.condition, "horizon"):
-                advice += "; horizon = 0 on the condition says that it never changes"
-            raise checks.refuse("method", rule, f"{method!r} came", advice)
+                advice += ", or horizon = 0 on the condition if it never changes"
+            raise ValueError(
+                "method: must not change from epoch to epoch, because a loss does not know the "
+                f"epoch, got {method!r}; try {advice}"
+            )
         if reads(method.condition, "confidence"):
             raise ValueError(
                 "method: must not need the class confidence, which a loss cannot keep, got "
                 f"{method!r}; try the callback, sigua_keras.SIGUA(method), or by_class=False"
             )
         if reduction == "mean_with_sample_weight":
-            rule = "must not divide by the sum of the weights, which are signed here"
-            came = "'mean_with_sample_weight' came"
-            raise checks.refuse("reduction", rule, came, "use 'sum_over_batch_size'")
+            raise ValueError(
+                "reduction: must not divide by the sum of the weights, which are signed here, "
+                "got 'mean_with_sample_weight'; try 'sum_over_batch_size'"
+            )
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self.method, self.loss = method, loss
         _check.known("loss", loss)
@@ -77,13 +81,14 @@ class SIGUALoss(keras.losses.Loss):
         Args:
             y_true: labels, integers (n,) or (n, 1), or one-hot (n, k).
             y_pred: predictions, (n, k), or (n, 1) for one sigmoid unit.
-            sample_weight: (n,); scales but does not rank, and 0 takes no rank. For `sigua.Known`
-                its sign says who is good: `np.where(trusted, 1.0, -1.0)`.
+            sample_weight: (n,); it scales losses but does not change their rank, and an example of
+                weight 0 has no rank. For `sigua.Known` its sign marks the good examples:
+                `np.where(trusted, 1.0, -1.0)`.
 
         Raises:
-            ValueError: sample weights that are none, or booleans, for `sigua.Known`; for other
-                methods a negative one in a NumPy array or a list. In a tensor it makes the loss
-                NaN.
+            ValueError: no sample weights, or booleans, for `sigua.Known`; for other methods a
+                negative weight in a NumPy array or a list (in a tensor it makes the loss NaN);
+                predictions that do not fit the method.
         """
         y_true = _measure.squeeze_labels(keras.ops.convert_to_tensor(y_true), y_pred)
         loss = _measure.resolve(self.loss, y_true, y_pred)
@@ -93,7 +98,7 @@ class SIGUALoss(keras.losses.Loss):
         return super().__call__(done.losses, done.losses, sample_weight=done.weights)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        return y_pred  # already measured, by `__call__`
+        return y_pred  # `__call__` has already computed the losses
 
     def get_config(self) -> dict[str, Any]:
         loss = keras.saving.serialize_keras_object(self.loss)

@@ -5,7 +5,7 @@
 
 Labels are integers, (n,) or (n, 1), or rows of class probabilities, (n, k), such as one-hot ones;
 predictions are (n, k), or (n, 1) for one sigmoid unit. Values are float32, one per example before
-the reduction, and 0 for a label that is no class. `sigua.losses` is the spec. Keras itself has
+the reduction, and 0 for a label that is not a class. `sigua.losses` is the spec. Keras itself has
 `BinaryFocalCrossentropy`, and for one-hot labels `CategoricalFocalCrossentropy` and `Huber`.
 """
 
@@ -22,7 +22,7 @@ from sigua_keras._measure import Tensor, is_dense, log_probabilities
 
 __all__ = ["Bootstrapping", "GeneralizedCrossEntropy", "LogSum", "SymmetricCrossEntropy"]
 
-LOWEST = -3e38  # what 0 log 0 needs instead of -inf, in float32
+LOWEST = -3e38  # instead of -inf in 0 log 0, in float32
 
 register = keras.saving.register_keras_serializable(package="sigua")
 
@@ -71,7 +71,7 @@ class GeneralizedCrossEntropy(_OnLabels):
         reduction: str | None = "sum_over_batch_size",
         name: str = "generalized_cross_entropy",
     ) -> None:
-        q = checks.number("q", q, 0, 1, "0.7 is the paper's")
+        q = checks.number("q", q, 0, 1, "try 0.7, the paper's")
         super().__init__(name, reduction, q=q, from_logits=from_logits)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
@@ -88,9 +88,9 @@ class SymmetricCrossEntropy(_OnLabels):
     Wang et al. 2019, "Symmetric cross entropy for robust learning with noisy labels".
 
     Args:
-        alpha: from 0 up; the paper takes 0.1 for CIFAR-10.
-        beta: from 0 up; the paper takes 1 for CIFAR-10.
-        log_zero: the paper's A, in [-80, 0]; a log y_j below it counts as it.
+        alpha: at least 0; the paper uses 0.1 for CIFAR-10.
+        beta: at least 0; the paper uses 1 for CIFAR-10.
+        log_zero: the paper's A, in [-80, 0]; a smaller log y_j is replaced by it.
         from_logits: whether predictions are logits instead of probabilities.
         reduction: as for any loss of Keras.
         name: of the loss.
@@ -108,9 +108,9 @@ class SymmetricCrossEntropy(_OnLabels):
         reduction: str | None = "sum_over_batch_size",
         name: str = "symmetric_cross_entropy",
     ) -> None:
-        alpha = checks.number("alpha", alpha, 0, float("inf"), "0.1 is the paper's for CIFAR-10")
-        beta = checks.number("beta", beta, 0, float("inf"), "1.0 is the paper's for CIFAR-10")
-        log_zero = checks.number("log_zero", log_zero, -80, 0, "-4.0 is the default")
+        alpha = checks.number("alpha", alpha, 0, float("inf"), "try 0.1, the paper's for CIFAR-10")
+        beta = checks.number("beta", beta, 0, float("inf"), "try 1.0, the paper's for CIFAR-10")
+        log_zero = checks.number("log_zero", log_zero, -80, 0, "try -4.0, the default")
         parameters = {"alpha": alpha, "beta": beta, "log_zero": log_zero}
         super().__init__(name, reduction, **parameters, from_logits=from_logits)
 
@@ -123,16 +123,16 @@ class SymmetricCrossEntropy(_OnLabels):
 
 @register
 class Bootstrapping(_OnLabels):
-    """The cross-entropy against beta * label + (1 - beta) * what the model believes.
+    """The cross-entropy against beta * label + (1 - beta) * the model's own prediction.
 
-    That is p itself ("soft", through which the gradient flows, so that the second part is the
+    The prediction is p itself ("soft": the gradient flows through it, so the second part is the
     entropy of p) or the class of the largest p ("hard").
 
     Reed et al. 2014, "Training deep neural networks on noisy labels with bootstrapping".
 
     Args:
         beta: in [0, 1]; 0.95 for soft and 0.8 for hard by default, as in the paper.
-        hard: which of the two.
+        hard: whether to use the class of the largest p.
         from_logits: whether predictions are logits instead of probabilities.
         reduction: as for any loss of Keras.
         name: of the loss.
@@ -150,7 +150,7 @@ class Bootstrapping(_OnLabels):
         name: str = "bootstrapping",
     ) -> None:
         beta = (0.8 if hard else 0.95) if beta is None else beta
-        beta = checks.number("beta", beta, 0, 1, "0.95 for soft and 0.8 for hard are the paper's")
+        beta = checks.number("beta", beta, 0, 1, "try the paper's, 0.95 for soft and 0.8 for hard")
         super().__init__(name, reduction, beta=beta, hard=hard, from_logits=from_logits)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ class LogSum(_OnLabels):
     """sum_j log(1 + |f_j - y_j| / epsilon) for predictions f and the one-hot y.
 
     Candes et al. 2008, "Enhancing sparsity by reweighted l1 minimization", less the constant
-    k log(epsilon). Predictions are taken as they are: scores for a regression on one-hot vectors
+    k log(epsilon). Predictions are used as they are: scores for a regression on one-hot vectors
     (the SIGUA paper, Section 4, which gives no epsilon), or probabilities, as forward correction
     needs them.
 
@@ -186,9 +186,9 @@ class LogSum(_OnLabels):
         reduction: str | None = "sum_over_batch_size",
         name: str = "log_sum",
     ) -> None:
-        epsilon = checks.number("epsilon", epsilon, 0, float("inf"), "0.1 is the default")
+        epsilon = checks.number("epsilon", epsilon, 0, float("inf"), "try 0.1, the default")
         if epsilon == 0:
-            raise checks.refuse("epsilon", "must be above 0", "0 came", "0.1 is the default")
+            raise ValueError("epsilon: must be above 0, got 0; try 0.1, the default")
         super().__init__(name, reduction, epsilon=epsilon)
 
     def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
@@ -211,9 +211,11 @@ def _label_rows(y_true: Tensor, y_pred: Tensor) -> Tensor:
     if len(y_true.shape) < len(y_pred.shape):
         y_true = ops.expand_dims(y_true, -1)
     if y_true.shape[-1] != 1:
-        came = f"labels {tuple(y_true.shape)} and predictions {tuple(y_pred.shape)} came"
-        advice = "give integers (n,) or (n, 1), or one-hot (n, k)"
-        raise checks.refuse("y_true", "must have an entry per example or class", came, advice)
+        raise ValueError(
+            f"y_true: must have an entry per example or class, got labels {tuple(y_true.shape)} "
+            f"and predictions {tuple(y_pred.shape)}; "
+            "try integers (n,) or (n, 1), or one-hot (n, k)"
+        )
     if y_pred.shape[-1] == 1:
         return ops.concatenate([1 - y_true, y_true], axis=-1)
     classes = ops.arange(y_pred.shape[-1], dtype="float32")

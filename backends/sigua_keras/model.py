@@ -1,4 +1,4 @@
-"""`SIGUAModel`, a model whose own training is SIGUA's."""
+"""`SIGUAModel`, a model that always trains with SIGUA."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sigua import Method, checks
+from sigua import Method
 from sigua_keras import _check, _clock
 from sigua_keras._attach import strategy_scope
 from sigua_keras._metrics import evaluating, require_tracked, track, without_shares
@@ -18,29 +18,29 @@ from sigua_keras._step import carried, guarded
 
 @keras.saving.register_keras_serializable(package="sigua")
 class SIGUAModel(keras.Model):
-    """Trains the model inside with a `sigua` method, whatever asks it to train.
+    """Trains the model inside with a `sigua` method, however it is trained.
 
-    It predicts and evaluates as the model inside does. `fit` follows the method's schedules by
-    itself, from the epoch that was said by `set_epoch` or after the last one, loaded or not, unless
-    `initial_epoch` says another; for `train_on_batch` say `set_epoch`. A `train_step` of your own
-    in a subclass works as long as it calls `self.compute_loss`. Method, epoch and class confidence
-    are saved with the model.
+    It predicts and evaluates as the model inside does. `fit` follows the method's schedules, from
+    the epoch of `set_epoch` or after the last epoch (of a loaded model, too), unless
+    `initial_epoch` sets another; for `train_on_batch`, call `set_epoch`. A `train_step` of your own
+    in a subclass works if it calls `self.compute_loss`. Method, epoch and class confidence are
+    saved with the model.
 
-    What `SIGUA` says about losses, labels, weights and logs holds here as well. It is for one
-    output; where several are noisy, give each a `SIGUA`.
+    The notes of `SIGUA` on losses, labels, weights and logs hold here as well. A `SIGUAModel` is
+    for one output; if several are noisy, use a `SIGUA` for each.
 
     Args:
         model: the model to train; built or not.
-        method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
-        output: which output it is for, as for `SIGUA`.
-        loss: what training optimises, as for `SIGUA`; by default the compiled loss.
-        per_class: select among the examples of each label apart, as for `SIGUA`.
+        method: the method to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
+        output: the output it is for, as for `SIGUA`.
+        loss: the loss that training optimises, as for `SIGUA`; by default the compiled loss.
+        per_class: whether to select among the examples of each label separately, as for `SIGUA`.
         rank_by: the loss that decides, as for `SIGUA`.
         steps_per_epoch: count the epoch in training steps, as for `SIGUA`.
         **kwargs: of `keras.Model`.
 
     Raises:
-        ValueError: as for `SIGUA`; `model` is none of Keras, or is a SIGUAModel already.
+        ValueError: as for `SIGUA`; `model` is not a model of Keras, or is a SIGUAModel already.
     """
 
     train_function: Any
@@ -59,9 +59,10 @@ class SIGUAModel(keras.Model):
         Method.require(method)
         _check.output(output)
         if not isinstance(model, keras.Layer) or isinstance(model, SIGUAModel):
-            came = f"a {type(model).__name__} came"
-            advice = "give a keras.Model that trains plainly"
-            raise checks.refuse("model", "must be a plain model of Keras", came, advice)
+            raise ValueError(
+                f"model: must be a plain model of Keras, got {type(model).__name__}; "
+                "try a keras.Model"
+            )
         steps_per_epoch = _clock.steps_per_epoch(steps_per_epoch)
         super().__init__(**kwargs)
         self.model = model
@@ -80,7 +81,7 @@ class SIGUAModel(keras.Model):
         return self._sigua.clock.epoch
 
     def set_epoch(self, epoch: float) -> None:
-        """Say which epoch begins; it counts from 0 and may be fractional.
+        """Set the epoch that begins; epochs count from 0 and may be fractional.
 
         Raises:
             ValueError: `epoch` is negative, a schedule left its range, or steps are counted.

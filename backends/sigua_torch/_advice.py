@@ -1,4 +1,4 @@
-"""Warnings about a use that trains, but not as meant; a criterion gives each once."""
+"""Warnings about training that probably does not do what was meant; a criterion gives each once."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from sigua import Method, SmallLoss
 from sigua_torch._schedule import EpochNumbers
 
 FORGOTTEN_AFTER = 1_000
-"""Training calls at epoch 0, whoever set it, after which the criterion asks about set_epoch."""
+"""After this many training calls at epoch 0, the criterion warns about set_epoch."""
 LARGE = 1000
-"""Examples above which a mini-batch is not looked at."""
+"""The size of a mini-batch above which it is not checked."""
 USER = 6
-"""Frames from a warning up to the call of the criterion."""
+"""The number of frames from a warning up to the call of the criterion."""
 
 
 class Advice:
-    """Looks at training calls.
+    """Checks training calls, and warns.
 
     Args:
-        method: what is trained with.
-        numbers: which know the epoch.
-        whole: whether a mini-batch is all that is selected from, and at once.
+        method: the method trained with.
+        numbers: the epoch's numbers, which know the epoch.
+        whole: whether the examples of a call are selected from together, and without others.
     """
 
     def __init__(self, method: Method, numbers: EpochNumbers, whole: bool) -> None:
@@ -33,7 +33,7 @@ class Advice:
         self.calls_at_epoch_0: int | None = 0 if can_forget else None
 
     def look(self, size: int) -> None:
-        """Look at a call with that many examples."""
+        """Check a call with `size` examples."""
         if self.rule is not None and size not in self.known_sizes and 0 < size <= LARGE:
             self._look_at_size(size, self.rule)
         if self.calls_at_epoch_0 is not None:
@@ -46,9 +46,9 @@ class Advice:
         if rule.too_small(size):
             self.rule = None
             warnings.warn(
-                f"a mini-batch of {size} is too small for {self.method!r}: once warm, it keeps or "
-                "drops no example, or climbs on none; use larger batches (if it was only the last, "
-                "partial batch of an epoch, drop_last=True)",
+                f"a mini-batch of {size} is too small for {self.method!r}: after the warm-up it "
+                "keeps, drops or climbs on no example; use larger batches, or drop_last=True if "
+                "it was only the last, partial batch of an epoch",
                 stacklevel=USER,
             )
 
@@ -57,8 +57,8 @@ class Advice:
         if self.numbers.epoch == 0:
             warnings.warn(
                 f"{FORGOTTEN_AFTER} training calls and still at epoch 0, where {self.method!r} "
-                "begins: call criterion.set_epoch(epoch) before each epoch, in a long one "
-                "set_epoch(epoch + step / len(loader)) before each step, or pass "
+                "begins: call criterion.set_epoch(epoch) before each epoch; if epochs are long, "
+                "set_epoch(epoch + step / len(loader)) before each step; or pass "
                 "steps_per_epoch=len(loader)",
                 stacklevel=USER,
             )

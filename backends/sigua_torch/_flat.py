@@ -1,8 +1,9 @@
-"""The everyday call in few operators: eager, on the CPU, nothing weighted, ignored or infinite.
+"""A fast path for the everyday call: eager, on the CPU, nothing weighted, ignored or infinite.
 
-A rule on the loss alone is a bucketing: good up to a first limit, bad up to a second. NumPy does it
-on the losses' own memory: its sort is several times as fast as PyTorch's, its calls cost less. All
-of it equals the general way and is tested against it; the benchmark says what it buys.
+A rule on the loss alone puts examples into buckets: good up to a first limit, bad up to a second.
+NumPy does this on the memory of the losses: its sort is several times as fast as PyTorch's, and its
+calls cost less. The result equals that of the general path, which the tests compare it with; the
+benchmark shows the gain.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from sigua import AllGood, Method, NonNegative, SmallLoss, Split
 Array = NDArray[Any]
 INF = float("inf")
 PRECISE = (torch.float32, torch.float64)
-SEARCH_UP_TO = 1024  # above, whole comparisons cost less than a search per value
+SEARCH_UP_TO = 1024  # above this, two comparisons cost less than a search per value
 
 
 def is_transformed() -> bool:
-    """Return whether a transform of `torch.func` is at work, whose tensors have no memory."""
+    """Return whether a transform of `torch.func` is active, whose tensors have no memory."""
     return bool(torch._C._are_functorch_transforms_active())
 
 
 def is_traced() -> bool:
-    """Return whether a tensor here has no value to look at: in a graph, or under `torch.vmap`."""
+    """Return whether tensors have no value to read here: in a graph, or under `torch.vmap`."""
     if torch.compiler.is_compiling() or not is_transformed():
         return torch.compiler.is_compiling()
     stack = torch._C._functorch.get_interpreter_stack() or []
@@ -41,7 +42,7 @@ def is_visible(tensor: Tensor) -> bool:
 
 
 def is_everyday(logits: Any, target: Any) -> bool:
-    """Return whether these are plain float logits and class indices in memory, one at least."""
+    """Return whether these are plain float logits and class indices in memory, at least one."""
     return (
         type(logits) is Tensor
         and type(target) is Tensor
@@ -57,11 +58,11 @@ def is_everyday(logits: Any, target: Any) -> bool:
 
 
 class FlatRule:
-    """What depends on the epoch and the batch size is made once; a step is a few operators.
+    """A rule of limits on the loss. What depends on the epoch and the batch size is made once.
 
     Args:
-        method: one for which `applies` holds.
-        mean: divide by n.
+        method: a method for which `applies` is true.
+        mean: whether to divide by n.
     """
 
     def __init__(self, method: Method, mean: bool) -> None:
@@ -71,7 +72,7 @@ class FlatRule:
 
     @staticmethod
     def applies(method: Method) -> bool:
-        """Return whether the rule is made of limits on the loss, and one mean."""
+        """Return whether the rule consists of limits on the loss, and of one mean."""
         condition, kind = method.condition, type(method.condition)  # a subclass has its own rule
         on_label = kind is NonNegative and getattr(condition, "over", None) == "label"
         by_rank = kind is SmallLoss and getattr(condition, "variant", None) == "paper"
@@ -80,23 +81,21 @@ class FlatRule:
     def __call__(
         self, losses: Tensor, numbers: tuple[Any, ...], *_: Tensor
     ) -> tuple[Tensor, Array] | None:
-        """Return the weights and the codes 0 good, 1 bad, 2 neither.
+        """Return the weights and the codes: 0 good, 1 bad, 2 neither. None if a loss is not finite.
 
         Args:
             losses: float, (n,), n > 0, without gradient.
             numbers: gamma and the condition's numbers.
-
-        Returns None if a loss is not finite.
         """
         values: Array = losses.numpy()
-        # Read and written as one, for another thread may have another batch size.
+        # Read and written together, because another thread may have another batch size.
         key, limits, table = self._made
         if key != (len(values), values.dtype, numbers):
             key, limits, table = self._made = self._make(len(values), values.dtype, numbers)
         if isinstance(self.condition, SmallLoss):
-            ordered = np.sort(values)  # which puts NaN last
+            ordered = np.sort(values)  # puts NaN last
             limits, finite = ordered[limits], ordered[0] > -INF and ordered[-1] < INF
-        else:  # or too large to be squared
+        else:  # a loss too large to be squared counts as infinite
             finite = torch.dot(losses, losses).item() < INF
         if not finite:
             return None
@@ -105,7 +104,7 @@ class FlatRule:
         return torch.from_numpy(table[codes]), codes
 
     def _make(self, n: int, dtype: Any, numbers: tuple[Any, ...]) -> tuple[Any, Array, Array]:
-        """Return what it is made for, the limits (or their ranks), and the weight of each code."""
+        """Return the key, the limits (or their ranks), and the weight of each code."""
         gamma, *rates = numbers
         if isinstance(self.condition, SmallLoss):
             limits = np.minimum(self.condition.counts(n, *rates), n) - 1
@@ -126,5 +125,6 @@ def _buckets(values: Array, limits: Array) -> Array:
 
 
 def to_split(codes: Array, shape: torch.Size) -> Split:
+    """Return the masks of codes, in a shape."""
     good, bad = (torch.from_numpy(codes == code).reshape(shape) for code in (0, 1))
     return Split(good, bad)

@@ -1,4 +1,4 @@
-"""Agreement's everyday call in few operators, on NumPy's view of the logits (see `_flat`)."""
+"""A fast path for the everyday call of Agreement, on NumPy's view of the logits (see `_flat`)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ INF = float("inf")
 
 
 class FlatAgreement:
-    """Judges by differences of logits where the threshold is 0, as it is after the warm-up.
+    """Agreement, by comparing logits where the threshold is 0, as it is after the warm-up.
 
     Args:
-        mean: divide by n.
-        state: of the class confidence, which moves; None if margins are those of p.
+        mean: whether to divide by n.
+        state: the class confidence, which moves; None if margins are those of p.
     """
 
     def __init__(self, mean: bool, state: Confidence | None) -> None:
@@ -31,7 +31,7 @@ class FlatAgreement:
 
     @staticmethod
     def applies(method: Method, smoothing: float) -> bool:
-        """Return whether the rule is ours, and the loss minus the logarithm of p at the label."""
+        """Return whether the rule is Agreement itself, and the loss -log p(label)."""
         return type(method.condition) is Agreement and method.T is None and not smoothing
 
     def __call__(
@@ -39,25 +39,25 @@ class FlatAgreement:
     ) -> tuple[Tensor, Array] | None:
         """Return the weights and the codes 0 good, 1 bad, as `FlatRule` does.
 
+        None if a loss is not finite, or if the general path must refuse the call.
+
         Args:
             losses: float, (n,), n > 0, without gradient.
             numbers: gamma and the threshold.
             logits: float, (n, k).
             target: class indices, (n,).
-
-        Returns None if a loss is not finite, or if it is to be refused.
         """
         if self.state is not None and (is_repeated() or not self.state.fits(logits)):
             return None
         values, x, labels = losses.numpy(), logits.detach().numpy(), target.numpy()
-        if not values.max() < INF:  # NaN is every maximum
+        if not values.max() < INF:  # the maximum is NaN if any value is
             return None
         n, k = x.shape
-        each = self._each  # read once, for another thread may have another batch size
+        each = self._each  # read once, because another thread may have another batch size
         if n != len(each):
             self._each = each = np.arange(n)
         gamma, threshold = numbers
-        # NumPy goes along the longer axis several times as fast.
+        # NumPy is several times as fast if the longer axis comes last.
         few = k <= FEW_CLASSES
         place = labels * n + each if few else each * k + labels
         agrees = _agrees(self._scores(x, few), place, threshold, axis=0 if few else 1)
@@ -69,7 +69,7 @@ class FlatAgreement:
         return torch.from_numpy(table[codes]), codes
 
     def _scores(self, x: Array, few: bool) -> Array:
-        """Return log u but for a constant, as a new array: (k, n) for few classes, or (n, k)."""
+        """Return log u up to a constant, as a new array: (k, n) for few classes, else (n, k)."""
         scores = x.T.copy(order="C") if few else x.copy()
         if self.state is not None and self.state.state is not None:
             log_c = np.log(confidence.rates(self.state.state.numpy()))
@@ -85,13 +85,13 @@ class FlatAgreement:
 
 
 def _agrees(scores: Array, place: Array, threshold: float, axis: int) -> Array:
-    """Return whether the margin of u = softmax(scores) is above the threshold; spoils scores.
+    """Return whether the margin of u = softmax(scores) is above the threshold; overwrites scores.
 
     Args:
         scores: float, with the classes along `axis`, in C order.
-        place: of each label in the flattened scores, (n,).
-        threshold: of the margin.
-        axis: of the classes.
+        place: where each label is in the flattened scores, (n,).
+        threshold: a margin.
+        axis: the dimension of the classes.
     """
     flat = scores.reshape(-1)
     own = flat.take(place)

@@ -1,4 +1,4 @@
-"""The logits in what a model returns: Hugging Face's models return more than them."""
+"""Find the logits in a model's output: models of Hugging Face return more than logits."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from typing import Any
 
 from torch import Tensor
 
-from sigua import checks
-
 
 def logits_of(output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return the logits in a mapping or an object that has them, classes in dimension 1.
 
     Args:
         output: with "logits" or `.logits`: (N, k), (N, k, d1, ...), or (N, length, k) where the
-            target is (N, length), as token classifiers have them.
-        target: what the logits are for.
+            target is (N, length), as in token classification.
+        target: the target of the logits.
 
     Returns:
-        The logits and their target; `output` itself if it is neither, to be refused with all else
-        that is no tensor. A causal language model (its output is a `CausalLMOutput...`) predicts
-        at each place the token after it: the last place has no target, the first token no logits.
+        The logits and their target. If `output` has no logits it is returned itself, and refused
+        later if it is not a tensor. A causal language model (its output is a `CausalLMOutput...`)
+        predicts the next token at each place: the last place has no target, and the first token no
+        logits.
 
     Raises:
         ValueError: a mapping without logits, or a tuple.
     """
     if isinstance(output, (tuple, list)):
         raise ValueError(
-            f"input: must be logits, or an output that names them, got a {type(output).__name__}; "
-            "try return_dict=True in the model's config, or pass the logits"
+            f"input: must be logits, or an output that names them, got {type(output).__name__}; "
+            "try return_dict=True in the model's config, or passing the logits"
         )
     if isinstance(output, Mapping) and "logits" not in output:
-        came = f"one with {', '.join(map(repr, output)) or 'nothing'} came"
-        advice = "return the logits under that name, or pass them"
-        raise checks.refuse("input", "must hold 'logits' if it is a mapping", came, advice)
+        raise ValueError(
+            "input: must have 'logits' if it is a mapping, "
+            f"got {', '.join(map(repr, output)) or 'an empty one'}; "
+            "try returning the logits under that name, or passing them"
+        )
     named = isinstance(output, Mapping)
     logits: Tensor = output["logits"] if named else getattr(output, "logits", output)
     tensors = isinstance(logits, Tensor) and isinstance(target, Tensor)
@@ -46,5 +47,5 @@ def logits_of(output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _is_causal(output: Any) -> bool:
-    """Return whether Hugging Face calls this the output of a causal language model."""
+    """Return whether this is the output of a causal language model of Hugging Face."""
     return any("CausalLMOutput" in kind.__name__ for kind in type(output).__mro__)

@@ -1,4 +1,4 @@
-"""Margins of the model's own prediction, and the class confidence that they are divided by."""
+"""Margins of the model's own prediction, and the class confidence that divides it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sigua_torch._sparse import along
 class Margins:
     """A mini-batch's predictions against its labels, without gradient.
 
-    Nothing depends on the data but values: no index, no sort, no gather.
+    Only values depend on the data: there is no index, sort or gather.
 
     Args:
         logits: (k,), (N, k) or (N, k, d1, ...).
         target: class indices in [0, k), or class probabilities, of which the largest is the label.
-        valid: bool, with the shape of class indices: who takes part; None for everybody.
+        valid: bool, with the shape of class indices: which examples take part; None for all.
     """
 
     def __init__(self, logits: Tensor, target: Tensor, valid: Tensor | None) -> None:
@@ -35,7 +35,7 @@ class Margins:
         self.valid = valid
 
     def __call__(self, c: Tensor | None) -> Tensor:
-        """Return the margins, (n,): of p, divided by c, (k,), and scaled to sum to 1."""
+        """Return the margins, (n,), of p divided by c, (k,), and scaled to sum to 1."""
         u = self.p if c is None else self.p / along(c, self.p, self.dim)
         own = u.masked_fill(~self.at_label, 0.0).sum(self.dim)
         other = u.masked_fill(self.at_label, 0.0).amax(self.dim)
@@ -43,7 +43,7 @@ class Margins:
 
     def sums(self) -> Tensor:
         """Return the sum of p(j | x) over examples labelled j, and their number, (2, k)."""
-        counted = self.at_label & ~self.p.isnan()  # else one NaN would stay for ever
+        counted = self.at_label & ~self.p.isnan()  # otherwise one NaN would stay for ever
         if self.valid is not None:
             counted = counted & self.valid.unsqueeze(self.dim)
         parts = torch.stack([self.p.masked_fill(~counted, 0.0), counted.to(self.p.dtype)])
@@ -52,7 +52,7 @@ class Margins:
 
 
 class Confidence(nn.Module):
-    """The class confidence (`sigua.confidence`), as a state beside the epoch.
+    """The class confidence (`sigua.confidence`), which the criterion keeps besides the epoch.
 
     Args:
         pool: the processes that share it; None for this process alone.
@@ -60,7 +60,7 @@ class Confidence(nn.Module):
 
     state: Tensor | None
     pending: Tensor | None
-    """The mini-batch's part so far, where it comes in micro-batches."""
+    """The sums of the mini-batch so far, where it comes in micro-batches."""
 
     def __init__(self, pool: Pool | None) -> None:
         super().__init__()
@@ -69,20 +69,20 @@ class Confidence(nn.Module):
         self.register_buffer("pending", None, persistent=False)
 
     def fits(self, logits: Tensor) -> bool:
-        """Return whether there are as many classes as before."""
+        """Return whether the number of classes is the same as before."""
         return self.state is None or self.state.shape[1] == logits.shape[class_dim(logits)]
 
     def check(self, logits: Tensor) -> None:
-        """Raise ValueError if there are other classes than before, or the same mini-batch again."""
+        """Raise ValueError if the number of classes has changed, or a checkpoint repeats a call."""
         if is_repeated():
             raise ValueError(
                 "torch.utils.checkpoint: must not repeat a criterion whose class confidence moves "
-                "with each call, got one in the backward pass; try a checkpoint of the model alone"
+                "with each call, got a repeated call; try a checkpoint of the model alone"
             )
         if self.state is not None and not self.fits(logits):
             raise ValueError(
                 f"input: must have {self.state.shape[1]} classes, whose confidence the criterion "
-                f"keeps, got {logits.shape[class_dim(logits)]}; use a criterion for each output"
+                f"keeps, got {logits.shape[class_dim(logits)]}; try a criterion for each output"
             )
 
     def rates(self) -> Tensor | None:
@@ -90,12 +90,13 @@ class Confidence(nn.Module):
         return None if self.state is None else confidence.rates(self.state)
 
     def update(self, batch: Tensor, items: Any) -> None:
-        """Count a mini-batch's sums, or a micro-batch's.
+        """Add the sums of a mini-batch, or of a micro-batch.
 
         Args:
             batch: (2, k).
-            items: examples in the mini-batch, if this is a part of it: c stays as it is until so
-                many were counted, so that all parts are judged alike. None for a whole one.
+            items: the number of examples in the mini-batch, if this is a part of it: c stays the
+                same until that many are counted, so that all parts are judged by the same c. None
+                for a whole mini-batch.
         """
         if self.pool is not None:
             batch = self.pool.total(batch)
@@ -110,7 +111,7 @@ class Confidence(nn.Module):
         self.pending = batch.masked_fill(done, 0.0)
 
     def ready(self, k: int, like: Tensor) -> Tensor:
-        """Return the state, made of zeros by the first mini-batch."""
+        """Return the state, which starts as zeros at the first mini-batch."""
         if self.state is None:
             self.state = like.new_zeros(2, k)
         return self.state
@@ -124,7 +125,7 @@ class Confidence(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Confidence:
         exact = self.state, self.pending
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # untyped in PyTorch
         if self.state is not None and self.state.dtype in (torch.float16, torch.bfloat16):
             device = self.state.device  # half precision cannot count to 100
             self.state, self.pending = (x if x is None else x.to(device) for x in exact)

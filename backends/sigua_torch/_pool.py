@@ -1,4 +1,4 @@
-"""The mini-batch of all processes, seen by each: one all_gather, and no gradient through it."""
+"""The mini-batch of all processes, by one all_gather that carries no gradient."""
 
 from __future__ import annotations
 
@@ -14,24 +14,28 @@ INF = float("inf")
 
 
 class Pool:
-    """Gathers what decides about examples from a process group.
+    """Gathers the values that decide about examples from a process group.
 
-    Every process must call `gather` at every step, one without examples, too. Ranks are compared in
-    the order of their parts, and a part that is shorter than the longest is padded.
+    Every process must call `gather` at every step, even without examples. The parts are in the
+    order of the ranks; a part that is shorter than the longest is padded.
+
+    Copies of a criterion share its pool. A pool with a process group of its own cannot be pickled,
+    because process groups cannot.
 
     Args:
-        group: the process group; None for the default one.
-        largest: an upper bound of the examples in a process. With it a step is one collective and
-            waits for nothing on the host; without it the sizes are exchanged, and read, first.
+        group: the process group; None for the default group.
+        largest: an upper bound of the number of examples in a process. With it, a step is one
+            collective and waits for nothing on the host. Without it, the sizes are exchanged and
+            read first.
 
-    Copies of a criterion share its pool. One with a group of its own cannot be pickled, as no
-    process group can.
+    Raises:
+        ValueError: `largest` is not a whole number of at least 1.
     """
 
     def __init__(self, group: Any = None, largest: int | None = None) -> None:
         self.group = group
         if largest is not None:
-            largest = checks.whole("largest", largest, 1, "give the largest local batch")
+            largest = checks.whole("largest", largest, 1, "try the largest local batch")
         self.largest = largest
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Pool:
@@ -41,7 +45,7 @@ class Pool:
         if self.group is not None:
             raise ValueError(
                 "sync: must be True or Pool(largest=...) to be pickled, got a process group, which "
-                "is of this process alone; try saving criterion.state_dict()"
+                "belongs to this process; try saving criterion.state_dict()"
             )
         return self.__dict__
 
@@ -50,7 +54,7 @@ class Pool:
         return dist.get_world_size(self.group)
 
     def gather(self, *columns: Tensor) -> list[Tensor]:
-        """Return each column, (n,), as the whole group's, (processes * largest,), padded with 0.
+        """Return each column, (n,), of the whole group, (processes * largest,), padded with 0.
 
         Raises:
             ValueError: n is larger than `largest`.
@@ -78,7 +82,7 @@ class Pool:
         n = table.shape[1]
         if self.largest is not None and n > self.largest:
             raise ValueError(
-                f"largest: must be the most examples that any process has, got {self.largest} for "
+                f"largest: must be at least the examples of any process, got {self.largest} for "
                 f"a mini-batch of {n}; try Pool(largest={n})"
             )
         if self.largest is None:
@@ -90,12 +94,15 @@ class Pool:
 
 
 def pool_of(sync: Any) -> Pool | None:
-    """Return the pool for the argument `sync`: None, True, a process group, or a pool."""
+    """Return the pool for the argument `sync`: None, True, a process group, or a pool.
+
+    Raises:
+        ValueError: `sync` is anything else.
+    """
     if sync is None or sync is False:
         return None
     if isinstance(sync, Pool):
         return sync
     if sync is True or (dist.is_available() and isinstance(sync, dist.ProcessGroup)):
         return Pool(None if sync is True else sync)
-    came = f"{sync!r} came"
-    raise checks.refuse("sync", "must be True, a process group or a Pool", came, "try sync=True")
+    raise ValueError(f"sync: must be True, a process group or a Pool, got {sync!r}; try sync=True")

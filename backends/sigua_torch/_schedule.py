@@ -1,4 +1,4 @@
-"""The epoch's numbers, as Python numbers for eager CPU code and as buffers for the device."""
+"""The epoch's numbers: Python numbers for eager code on the CPU, buffers for the device."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MOST_STEPS = 1_000_000
 class EpochNumbers(nn.Module):
     """Gamma and the condition's numbers at the current epoch.
 
-    Kept as buffers that are filled in place, they change without a recompilation or a transfer in
-    the step. If the epoch is counted in steps, they are tables with a row per step of the warm-up.
+    They are buffers that are filled in place, so they change without recompilation, and without a
+    transfer in the step. If steps are counted, they are tables with a row per step of the warm-up.
 
     Args:
-        method: whose schedules are followed.
-        steps_per_epoch: calls per epoch; None if `set` says the epoch.
+        method: its schedules are followed.
+        steps_per_epoch: calls per epoch; None if `set` sets the epoch.
     """
 
     step: Tensor
@@ -36,7 +36,7 @@ class EpochNumbers(nn.Module):
         self.steps_per_epoch = steps_per_epoch
         self._epoch = 0.0
         self._asked = False
-        self._repeated = -1, 0  # the last backward pass that did, and how many calls
+        self._repeated = -1, 0  # the last backward pass that repeated calls, and how many
         self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
         self._fill(torch.float32)
 
@@ -47,14 +47,18 @@ class EpochNumbers(nn.Module):
         return int(self.step) / self.steps_per_epoch
 
     def set(self, epoch: float) -> None:
-        """Set the epoch; nothing changes if it, or a schedule's value there, is refused."""
+        """Set the epoch.
+
+        Raises:
+            ValueError: the epoch, or a schedule's value there, is out of range; nothing is changed.
+        """
         self._on_host = self.method.at(epoch)
         self._epoch = float(epoch)
         for table, number in zip(self._tables(), self._on_host, strict=True):
             table.fill_(number)
 
     def advance(self) -> None:
-        """Count a step, but not a second time where a checkpoint repeats it."""
+        """Count a step, once even if a checkpoint repeats it."""
         if self.steps_per_epoch is None:
             return
         if is_repeated():
@@ -66,7 +70,7 @@ class EpochNumbers(nn.Module):
         """Return the current numbers, as Python numbers or as 0-d tensors on the device.
 
         Raises:
-            ValueError: steps are counted, and LBFGS repeats them.
+            ValueError: steps are counted, and `torch.optim.LBFGS` repeats them.
         """
         if self.steps_per_epoch is None:
             return self._on_host if on_host else tuple(table[0] for table in self._tables())
@@ -80,17 +84,17 @@ class EpochNumbers(nn.Module):
         return tuple(table.index_select(0, row).squeeze(0) for table in self._tables())
 
     def _steps_back(self) -> int:
-        """Return how far back the step is that a checkpoint repeats: the last call comes first."""
+        """Return how many steps ago the repeated call was: the last call is repeated first."""
         task, back = self._repeated
         return back + 1 if task == torch._C._current_graph_task_id() else 1
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(self.epoch, dtype=torch.float64)  # safetensors hold nothing else
+        return torch.tensor(self.epoch, dtype=torch.float64)  # safetensors store tensors only
 
     def set_extra_state(self, state: Tensor) -> None:
         if self.steps_per_epoch is None:
             self.set(state.item())
-        else:  # of the resumed run, whose batches may have another size
+        else:  # the resumed run may have batches of another size, and so other steps
             self.step.fill_(round(state.item() * self.steps_per_epoch))
 
     def _fill(self, dtype: torch.dtype) -> None:
@@ -99,7 +103,7 @@ class EpochNumbers(nn.Module):
             steps = math.ceil(self.method.horizon * self.steps_per_epoch)
             epochs = np.arange(steps + 1) / self.steps_per_epoch
         self._on_host = self.method.at(self._epoch)
-        self._width = len(self._on_host)  # a compiled graph may read this, not the numbers
+        self._width = len(self._on_host)  # a compiled graph may read this, but not the numbers
         for i, column in enumerate(self.method.at_each(epochs)):
             exact = torch.int64 if column.dtype.kind == "i" else dtype
             table = torch.tensor(column, dtype=exact, device=self.step.device)
@@ -110,18 +114,18 @@ class EpochNumbers(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> EpochNumbers:
         without_values = self.step.is_meta
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if without_values:  # to_empty gives memory as it was
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # untyped in PyTorch
+        if without_values:  # to_empty leaves memory uninitialised
             self.step.zero_()
-        gamma = self._tables()[0]  # a cast has rounded what it should have made afresh
+        gamma = self._tables()[0]  # a cast has rounded the tables, so they are made again
         self._fill(torch.float64 if gamma.dtype == torch.float64 else torch.float32)
         return self
 
 
 def is_repeated() -> bool:
-    """Return whether `torch.utils.checkpoint` calls a second time, in the backward pass.
+    """Return whether `torch.utils.checkpoint` repeats this call in the backward pass.
 
-    Its reentrant variant does not: there the first call is without gradients, and is not counted.
+    Its reentrant variant needs no such check: its first call is without gradients, and not counted.
     """
     if torch.compiler.is_compiling() or torch._C._current_graph_task_id() == -1:
         return False
@@ -129,7 +133,7 @@ def is_repeated() -> bool:
 
 
 def check_caller() -> None:
-    """Raise ValueError under `torch.optim.LBFGS`; other optimisers call their closure once."""
+    """Raise ValueError under `torch.optim.LBFGS`, which calls its closure many times a step."""
     if _is_called_from("step", "torch.optim.lbfgs"):
         raise ValueError(
             "steps_per_epoch: must be left out under torch.optim.LBFGS, "
@@ -147,18 +151,18 @@ def _is_called_from(function: str, module: str) -> bool:
 
 
 def check_steps(method: Method, steps_per_epoch: int | None) -> None:
-    """Raise ValueError unless the method's schedules can be laid out in steps."""
+    """Raise ValueError unless the method's schedules can be tabulated in steps."""
     if steps_per_epoch is None:
         return
-    steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "give len(loader)")
+    steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "try len(loader)")
     if method.horizon == math.inf:
-        raise checks.refuse(
-            "steps_per_epoch",
-            "every schedule must settle (a number or sigua.Knots; horizon= on your own condition)",
-            f"{method!r} came",
-            "call set_epoch before each epoch instead",
+        raise ValueError(
+            "steps_per_epoch: must be None unless every schedule settles (a number or sigua.Knots; "
+            f"horizon= on your own condition), got {method!r}; "
+            "try set_epoch before each epoch instead"
         )
     if method.horizon * steps > MOST_STEPS:
-        came = f"{method.horizon:g} epochs of {steps} steps came"
-        rule = f"the schedule must settle within {MOST_STEPS} steps, each of which has its numbers"
-        raise checks.refuse("steps_per_epoch", rule, came, "give len(loader), or use set_epoch")
+        raise ValueError(
+            f"steps_per_epoch: must let every schedule settle within {MOST_STEPS} steps, "
+            f"got {method.horizon:g} epochs of {steps} steps; try len(loader), or set_epoch"
+        )

@@ -1,4 +1,4 @@
-"""One logit per label as a softmax's two, so that all that knows two classes knows a sigmoid."""
+"""Turn one logit per label into the two of a softmax, so that methods for softmaxes apply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigua import checks
 from sigua.conditions import reads
 
 
@@ -28,26 +27,30 @@ def two_way(input: Tensor) -> Tensor:
 
 
 def is_two_way(base: Any, method: Any, rank_by: Any = None) -> bool:
-    """Return whether the base is a sigmoid's, and the method knows softmaxes only.
+    """Return whether the base is a sigmoid's loss and the method works on a softmax only.
 
     Raises:
-        ValueError: it then has a reduction, or weights of its own, or what ranks is a sigmoid's.
+        ValueError: such a base has a reduction or weights of its own, or `rank_by` is a sigmoid's.
     """
     needs = getattr(method, "T", None) is not None or getattr(method, "needs_cross_entropy", False)
     needs = needs or reads(getattr(method, "condition", None), "margins")
     if not (needs and isinstance(base, nn.BCEWithLogitsLoss)):
         return False
     if base.reduction != "none":
-        came, advice = f"reduction={base.reduction!r} came", "give it reduction='none'"
-        raise checks.refuse("base", "must return a loss per example", came, advice)
+        raise ValueError(
+            f"base: must return a loss per example, got reduction={base.reduction!r}; "
+            "try reduction='none'"
+        )
     if base.weight is not None or base.pos_weight is not None:
-        rule, came = "must be unweighted for this method", "weight or pos_weight came"
-        advice = "leave it out and pass weight=torch.tensor([1.0, pos_weight]) to SIGUALoss"
-        raise checks.refuse("base", rule, came, advice)
+        raise ValueError(
+            "base: must be unweighted for this method, got weight or pos_weight; "
+            "try weight=torch.tensor([1.0, pos_weight]) in SIGUALoss instead"
+        )
     if isinstance(rank_by, nn.BCEWithLogitsLoss):
-        advice = "use nn.CrossEntropyLoss(reduction='none')"
-        rule, came = "is given a softmax's two logits", "a BCEWithLogitsLoss came"
-        raise checks.refuse("rank_by", rule, came, advice)
+        raise ValueError(
+            "rank_by: must be for the two logits of a softmax, got BCEWithLogitsLoss; "
+            "try nn.CrossEntropyLoss(reduction='none')"
+        )
     return True
 
 
@@ -58,11 +61,12 @@ def two_way_pair(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         ValueError: not one target per logit.
     """
     if not (isinstance(input, Tensor) and isinstance(target, Tensor)):
-        return input, target  # refused with all others
+        return input, target  # refused later, as for every base
     if input.shape != target.shape:
-        came = f"input {tuple(input.shape)} and target {tuple(target.shape)} came"
-        advice = "use target.view_as(input)"
-        raise checks.refuse("target", "must have the logits' shape", came, advice)
+        raise ValueError(
+            f"target: must have the shape of the logits, got input {tuple(input.shape)} and "
+            f"target {tuple(target.shape)}; try target.view_as(input)"
+        )
     if target.is_floating_point():
         return two_way(input), torch.stack([1 - target, target], min(input.ndim, 1))
     return two_way(input), target.long()

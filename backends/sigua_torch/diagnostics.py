@@ -1,4 +1,4 @@
-"""Diagnostics that gather on the device, and come to the host once an epoch."""
+"""Diagnostics that are gathered on the device, and moved to the host once per epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sigua_torch._sigmoid import two_way
 
 
 class SelectionMeter:
-    """Counts, over an epoch, who was good and bad, whether rightly, and what is memorised.
+    """Counts good and bad examples over an epoch, how many rightly, and what is memorised.
 
         for x, y, intact in loader:
             logits = model(x)
@@ -25,13 +25,13 @@ class SelectionMeter:
             meter.update(criterion.split, intact=intact, logits=logits, target=y)
         print(meter.report())
 
-    Accuracies are those in training: of the logits as they were when the mini-batch's turn came.
+    Accuracies are those during training: each mini-batch's logits are from its own step.
 
     Attributes:
-        counts: int64 on the device, a 0-d tensor by name; to be summed over processes, if there are
-            several, before `report`.
+        counts: int64 on the device, a 0-d tensor by name. With several processes, sum them over the
+            processes before `report`.
         classes: int64 on the device, (2, k): how often each class was predicted, and how often it
-            is the label; to be summed likewise. None without logits.
+            was the label; to be summed likewise. None without logits.
     """
 
     def __init__(self) -> None:
@@ -53,42 +53,29 @@ class SelectionMeter:
 
         Args:
             split: `criterion.split`, after the training call.
-            intact: bool, with the split's shape: whose label is right, if that is known.
-            logits: (N, k) or (N, k, d1, ...), for accuracies; with `target`. Of a sigmoid, with the
-                split's shape, or k = 1: class 1 is then predicted above 0.
+            intact: bool, with the split's shape: which labels are right, if that is known.
+            logits: (N, k) or (N, k, d1, ...), for accuracies; with `target`. For a sigmoid, with
+                the split's shape, or k = 1: a logit above 0 then predicts class 1.
             target: class indices, with the split's shape.
             ignore_index: the class index that is not counted.
 
         Raises:
-            ValueError: shapes or dtypes that do not fit, or other things known than before.
+            ValueError: shapes or dtypes that do not fit, or other arguments than in the calls
+                before.
         """
-        if not isinstance(split, Split):
-            came = f"a {type(split).__name__} came"
-            advice = "pass criterion.split after a training call"
-            raise checks.refuse("split", "must be a sigua.Split", came, advice)
-        _fit("intact", intact, split.good)
-        _fit("target", target, split.good)
-        if intact is not None and intact.dtype != torch.bool:
-            came = f"{intact.dtype} came"
-            rule = "must be bool, True for a right label"
-            raise checks.refuse("intact", rule, came, "try clean == y")
-        if target is not None and target.is_floating_point():
-            raise checks.refuse(
-                "target", "must be class indices", f"{target.dtype} came", "use y.long()"
-            )
+        _check_update(split, intact, logits, target)
         part, right = torch.ones_like(split.good), None
         if target is not None:
             part = target != ignore_index
-        if logits is not None:
-            if target is None:
-                raise checks.refuse("target", "logits need it", "none came", "pass target=labels")
+        if logits is not None and target is not None:
             predicted, k = _predicted(logits, target.shape)
             right = predicted == target
         masks = masks_to_count(split, part, intact=intact, right=right)
         if self.counts and self.counts.keys() != masks.keys():
-            came = f"{', '.join(masks)} can be counted, after {', '.join(self.counts)}"
-            advice = "pass the same arguments until report() is called"
-            raise checks.refuse("update", "must always know as much", came, advice)
+            raise ValueError(
+                f"update: must count the same until report(), got {', '.join(masks)} after "
+                f"{', '.join(self.counts)}; try the same arguments in each call"
+            )
         for name, mask in masks.items():
             self.counts[name] = self.counts.get(name, 0) + mask.sum()
         if logits is not None and target is not None:
@@ -96,19 +83,21 @@ class SelectionMeter:
             self.classes = found if self.classes is None else self.classes + found
 
     def report(self) -> EpochReport:
-        """Return the epoch's report, in one transfer, and start to count afresh.
+        """Return the epoch's report, in one transfer, and reset the counts.
 
         Raises:
             ValueError: nothing was counted.
 
         Warns:
-            UserWarning: for the second epoch in a row no example was predicted as one of the
-                classes, though some are labelled so: it may be lost for good. Forward correction
-                does that where two classes are mistaken for each other.
+            UserWarning: for the second epoch in a row, a class that occurs among the labels was
+                never predicted: it may be lost for good. Forward correction can do that where two
+                classes are mistaken for each other.
         """
         if not self.counts:
-            advice = "call update after each training step"
-            raise checks.refuse("update", "must come before report", "nothing came", advice)
+            raise ValueError(
+                "update: must be called before report, got no call; "
+                "try update after each training step"
+            )
         parts = [torch.stack(list(self.counts.values()))]
         parts += [] if self.classes is None else [self.classes.reshape(-1)]
         values = torch.cat(parts).tolist()
@@ -125,40 +114,43 @@ class SelectionMeter:
         if lost:
             those = ", ".join(map(str, lost))
             warnings.warn(
-                f"class {those} is never predicted, for the second epoch: with forward correction, "
-                "add a tenth of plain cross-entropy; else see whether it is rare "
-                "(per_class=True), or whether T or the noise rate is too high",
+                f"class {those} was never predicted, for the second epoch: with forward "
+                "correction, add a tenth of plain cross-entropy; otherwise check whether it is "
+                "rare (per_class=True), or whether T or the noise rate is too high",
                 stacklevel=3,
             )
 
 
 class LabelHistory:
-    """What the model makes of each label, epoch by epoch, for `sigua.rank_label_issues`.
+    """Records each label's loss and margin, epoch by epoch, for `sigua.rank_label_issues`.
 
         for x, y, index in loader:  # the dataset returns index beside (x, y)
             ...
             history.update(index, logits, y)
         history.end_epoch()
 
-    An example that an epoch left out (`drop_last`) keeps what the epoch before had.
+    An example that an epoch leaves out (`drop_last`) keeps its values of the epoch before.
 
     Args:
         num_examples: n; indices are in [0, n).
+
+    Raises:
+        ValueError: `num_examples` is not a whole number of at least 1.
     """
 
     def __init__(self, num_examples: int) -> None:
-        self.num_examples = checks.whole("num_examples", num_examples, 1, "give len(dataset)")
+        self.num_examples = checks.whole("num_examples", num_examples, 1, "try len(dataset)")
         self._current: Tensor | None = None
         self._epochs: list[NDArray[np.float32]] = []
 
     @torch.no_grad()
     def update(self, index: Tensor, logits: Tensor, target: Tensor) -> None:
-        """Note a mini-batch, on the device. Nothing waits for it.
+        """Record a mini-batch. Nothing waits for the device.
 
         Args:
             index: integers, (N,): which examples these are.
-            logits: (N, k), or (N, 1) of a sigmoid.
-            target: class indices in [0, k), (N,); of a sigmoid 0 or 1.
+            logits: (N, k), or (N, 1) for a sigmoid.
+            target: class indices in [0, k), (N,); for a sigmoid 0 or 1.
 
         Raises:
             ValueError: types, dtypes or shapes that do not fit, or, on the CPU, an index or a class
@@ -172,10 +164,12 @@ class LabelHistory:
                 f"got class probabilities {tuple(target.shape)}; try target.argmax(1)"
             )
         if not (logits.ndim == 2 and index.shape == target.shape == logits.shape[:1]):
-            came = f"{tuple(index.shape)}, {tuple(logits.shape)} and {tuple(target.shape)} came"
-            rule = "must be (N,), for logits of (N, k) and a target of (N,)"
-            raise checks.refuse("index", rule, came, "give an index per example")
-        _integers("index", index, "index.long() if it holds numbers of examples, and no mask")
+            raise ValueError(
+                "index: must be (N,), for logits of (N, k) and a target of (N,), got "
+                f"{tuple(index.shape)}, {tuple(logits.shape)} and {tuple(target.shape)}; "
+                "try an index per example"
+            )
+        _integers("index", index, "index.long() for numbers of examples; a mask is not allowed")
         _integers("target", target, "target.long()", (torch.uint8,))
         if logits.shape[1] == 1:
             logits = two_way(logits[:, 0])
@@ -192,29 +186,52 @@ class LabelHistory:
         self._current[:, here] = torch.stack([-own, own.exp() - other.exp()])
 
     def end_epoch(self) -> None:
-        """Bring the epoch's losses and margins to the host, in one transfer.
+        """Move the epoch's losses and margins to the host, in one transfer.
 
         Raises:
-            ValueError: nothing was noted yet.
+            ValueError: nothing was recorded yet.
         """
         if self._current is None:
-            advice = "call update after each training step"
-            raise checks.refuse("update", "must come before end_epoch", "nothing came", advice)
+            raise ValueError(
+                "update: must be called before end_epoch, got no call; "
+                "try update after each training step"
+            )
         self._epochs.append(self._current.cpu().numpy().copy())
 
     @property
     def losses(self) -> NDArray[np.float32]:
-        """Plain cross-entropies, (epochs, n), float32; NaN where an example was never met."""
+        """Plain cross-entropies, (epochs, n), float32; NaN before an example's first epoch."""
         return np.array([losses for losses, _ in self._epochs])
 
     @property
     def margins(self) -> NDArray[np.float32]:
-        """Probabilities of the label less the largest other, (epochs, n); NaN as for `losses`."""
+        """The label's probability less the largest other, (epochs, n); NaN as for `losses`."""
         return np.array([margins for _, margins in self._epochs])
 
 
+def _check_update(
+    split: Split, intact: Tensor | None, logits: Tensor | None, target: Tensor | None
+) -> None:
+    """Raise ValueError on arguments of `SelectionMeter.update` that do not fit."""
+    if not isinstance(split, Split):
+        raise ValueError(
+            f"split: must be a sigua.Split, got {type(split).__name__}; "
+            "try criterion.split after a training call"
+        )
+    _fit("intact", intact, split.good)
+    _fit("target", target, split.good)
+    if intact is not None and intact.dtype != torch.bool:
+        raise ValueError(
+            f"intact: must be bool, True for a right label, got {intact.dtype}; try clean == y"
+        )
+    if target is not None and target.is_floating_point():
+        raise ValueError(f"target: must be class indices, got {target.dtype}; try y.long()")
+    if logits is not None and target is None:
+        raise ValueError("target: must be given with logits, got None; try target=labels")
+
+
 def _class_counts(predicted: Tensor, target: Tensor, part: Tensor, k: int) -> Tensor:
-    """Return how often each class was predicted, and labelled, among those that take part."""
+    """Return how often each class was predicted, and was the label, among valid examples."""
     ones = part.reshape(-1).long()
     rows = [column.reshape(-1).long().clamp(0, k - 1) for column in (predicted, target)]
     zeros = ones.new_zeros(k)
@@ -222,24 +239,25 @@ def _class_counts(predicted: Tensor, target: Tensor, part: Tensor, k: int) -> Te
 
 
 def _in_range(name: str, value: Tensor, size: int) -> None:
-    """Refuse an index outside [0, size); reads it, so on the CPU only."""
+    """Raise ValueError on an index outside [0, size); on the CPU only, because it is read."""
     if value.device.type != "cpu" or not len(value):
         return
     low, high = (int(end) for end in value.aminmax())
     if low < 0 or high >= size:
-        came = f"{low if low < 0 else high} came"
-        raise checks.refuse(name, f"must lie in [0, {size})", came, "count from 0")
+        raise ValueError(
+            f"{name}: must lie in [0, {size}), got {low if low < 0 else high}; try counting from 0"
+        )
 
 
 def _predicted(logits: Tensor, shape: torch.Size) -> tuple[Tensor, int]:
-    """Return the predicted class (1 of a sigmoid above 0), and how many classes there are."""
+    """Return the predicted class (1 for a sigmoid's logit above 0), and the number of classes."""
     if logits.shape == shape and logits.ndim:
         return (logits > 0).long(), 2
     dim = class_dim(logits)
     if logits.ndim == 0 or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
         raise ValueError(
-            f"logits: must have the split's shape {tuple(shape)}, and a dimension of classes more "
-            f"unless they are a sigmoid's, got {tuple(logits.shape)}; compare the two"
+            f"logits: must have the split's shape {tuple(shape)}, with a dimension for the classes "
+            f"unless they are a sigmoid's, got {tuple(logits.shape)}; try the same mini-batch"
         )
     if logits.shape[dim] == 1:
         return (logits.squeeze(dim) > 0).long(), 2
@@ -247,15 +265,16 @@ def _predicted(logits: Tensor, shape: torch.Size) -> tuple[Tensor, int]:
 
 
 def _integers(name: str, value: Tensor, advice: str, more: tuple[torch.dtype, ...] = ()) -> None:
-    """Refuse floats, and bytes and booleans, which would index like a mask."""
+    """Raise ValueError on floats, and on bytes and booleans, which would index like a mask."""
     if value.dtype not in (torch.int64, torch.int32, torch.int16, *more):
         raise ValueError(f"{name}: must be int64, got {value.dtype}; try {advice}")
 
 
 def _tensor(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
-        came = f"a {type(value).__name__} came"
-        raise checks.refuse(name, "must be a torch tensor", came, "use torch.as_tensor(...)")
+        raise ValueError(
+            f"{name}: must be a torch tensor, got {type(value).__name__}; try torch.as_tensor(...)"
+        )
 
 
 def _fit(name: str, value: Tensor | None, like: Tensor) -> None:
@@ -263,5 +282,7 @@ def _fit(name: str, value: Tensor | None, like: Tensor) -> None:
         return
     _tensor(name, value)
     if value.shape != like.shape:
-        came = f"{tuple(value.shape)} came for {tuple(like.shape)}"
-        raise checks.refuse(name, "must have the split's shape", came, "give an entry per example")
+        raise ValueError(
+            f"{name}: must have the split's shape {tuple(like.shape)}, got {tuple(value.shape)}; "
+            "try an entry per example"
+        )

@@ -1,6 +1,6 @@
-"""Lightning tells the epoch: `from sigua_torch.lightning import SetEpoch`.
+"""A callback by which Lightning sets the epoch: `from sigua_torch.lightning import SetEpoch`.
 
-Imported by nothing else here, for it needs `lightning` or `pytorch_lightning`, whichever is there.
+No other module imports this one, because it needs `lightning` or `pytorch_lightning`.
 """
 
 from __future__ import annotations
@@ -31,33 +31,37 @@ class SetEpoch(Callback):
 
         trainer = Trainer(max_epochs=60, callbacks=[SetEpoch()])
 
-    The epoch is the trainer's, and the share of its mini-batches that are done: a run of a single
-    epoch has a warm-up, too, if the method's is shorter. Where the length of a stream is not known,
-    only whole epochs are; `steps_per_epoch` then says how many mini-batches to take for one.
+    The epoch is the trainer's, plus the share of its mini-batches that are done, so a warm-up also
+    works in a run of a single epoch, if it is shorter than that. For a stream of unknown length
+    only whole epochs are known; `steps_per_epoch` then says how many mini-batches make an epoch.
 
     A criterion that counts by itself (`SIGUALoss(..., steps_per_epoch=)`) is left alone. A resumed
-    run goes on at the epoch at which its trainer does. Validation and test have the plain loss,
-    because Lightning puts the module into `eval`.
+    run continues at the trainer's epoch. Validation and test use the plain loss, because Lightning
+    puts the module into `eval`.
 
     Args:
         steps_per_epoch: mini-batches to count as an epoch, instead of the trainer's own epochs.
 
     Raises:
-        ValueError: `steps_per_epoch` is no whole number of at least 1.
+        ValueError: `steps_per_epoch` is not a whole number of at least 1.
     """
 
     def __init__(self, steps_per_epoch: int | None = None) -> None:
         if steps_per_epoch is not None:
-            checks.whole("steps_per_epoch", steps_per_epoch, 1, "give mini-batches, such as 1000")
+            checks.whole("steps_per_epoch", steps_per_epoch, 1, "try mini-batches, such as 1000")
         self.steps_per_epoch = steps_per_epoch
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Tell the epoch, which counts from 0."""
+        """Set the epoch, which counts from 0.
+
+        Raises:
+            ValueError: a schedule's value at this epoch is out of range.
+        """
         if self.steps_per_epoch is not None:
             epoch = trainer.fit_loop.epoch_loop.total_batch_idx / self.steps_per_epoch
-        else:  # infinity if nobody knows, which adds nothing
+        else:  # the number of mini-batches is infinity if unknown, and then adds nothing
             epoch = trainer.current_epoch + batch_idx / trainer.num_training_batches
         for module in pl_module.modules():
             if isinstance(module, SIGUALoss) and module.numbers.steps_per_epoch is None:

@@ -1,4 +1,4 @@
-"""Losses for `SIGUALoss(method, base=...)` that PyTorch does not have: from logits to one each.
+"""Losses for `SIGUALoss(method, base=...)` that PyTorch does not have; each is per example.
 
     base = functools.partial(generalized_cross_entropy, q=0.5)
     criterion = SIGUALoss(sigua.sigua_sl(noise_rate=0.5, delta=0.15), base=base)
@@ -51,7 +51,7 @@ def generalized_cross_entropy(
     >>> generalized_cross_entropy(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), q=1.0)
     tensor([0.5000])
     """
-    checks.number("q", q, 0, 1, "0.7 is the paper's")
+    checks.number("q", q, 0, 1, "try 0.7, the paper's")
 
     def loss(log_p: Tensor) -> Tensor:
         return -(q * log_p).expm1() / q if q else -log_p
@@ -77,17 +77,17 @@ def symmetric_cross_entropy(
     Args:
         input: logits, float.
         target: class indices, or probabilities.
-        alpha: from 0 up; the paper takes 0.1 for CIFAR-10.
-        beta: from 0 up; the paper takes 1 for CIFAR-10.
-        log_zero: the paper's A, in [-80, 0]; a log q_j below it counts as it.
+        alpha: at least 0; the paper uses 0.1 for CIFAR-10.
+        beta: at least 0; the paper uses 1 for CIFAR-10.
+        log_zero: the paper's A, in [-80, 0]; a smaller log q_j is replaced by it.
         ignore_index: the class index whose loss is 0.
 
     Raises:
         ValueError: a parameter out of range, or shapes that do not fit.
     """
-    checks.number("alpha", alpha, 0, float("inf"), "0.1 is the paper's for CIFAR-10")
-    checks.number("beta", beta, 0, float("inf"), "1.0 is the paper's for CIFAR-10")
-    checks.number("log_zero", log_zero, -80, 0, "-4.0 is the default")
+    checks.number("alpha", alpha, 0, float("inf"), "try 0.1, the paper's for CIFAR-10")
+    checks.number("beta", beta, 0, float("inf"), "try 1.0, the paper's for CIFAR-10")
+    checks.number("log_zero", log_zero, -80, 0, "try -4.0, the default")
     _check_shapes(input, target)
     if is_index(input, target):
 
@@ -107,9 +107,9 @@ def bootstrapping(
     hard: bool = False,
     ignore_index: int = -100,
 ) -> Tensor:
-    """Return the cross-entropy against beta * target + (1 - beta) * what the model believes.
+    """Return the cross-entropy against beta * target + (1 - beta) * the model's own prediction.
 
-    That is p itself ("soft", through which the gradient flows, so that the second part is the
+    The prediction is p itself ("soft": the gradient flows through it, so the second part is the
     entropy of p) or the class of the largest p ("hard").
 
     Reed et al. 2014, "Training deep neural networks on noisy labels with bootstrapping".
@@ -118,14 +118,14 @@ def bootstrapping(
         input: logits, float.
         target: class indices, or probabilities.
         beta: in [0, 1]; 0.95 for soft and 0.8 for hard by default, as in the paper.
-        hard: which of the two.
+        hard: whether to use the class of the largest p.
         ignore_index: the class index whose loss is 0.
 
     Raises:
         ValueError: beta outside [0, 1], or shapes that do not fit.
     """
     beta = (0.8 if hard else 0.95) if beta is None else beta
-    checks.number("beta", beta, 0, 1, "0.95 for soft and 0.8 for hard are the paper's")
+    checks.number("beta", beta, 0, 1, "try the paper's, 0.95 for soft and 0.8 for hard")
     _check_shapes(input, target)
     dim = class_dim(input)
     log_p = input.log_softmax(dim)
@@ -138,26 +138,26 @@ def bootstrapping(
 
 
 def focal(input: Tensor, target: Tensor, gamma: float = 2.0, ignore_index: int = -100) -> Tensor:
-    """Return -(1 - p_y)^gamma log p_y, which makes little of what is learned already.
+    """Return -(1 - p_y)^gamma log p_y, which is small for examples that are already learnt.
 
     Lin et al. 2017, "Focal loss for dense object detection", over a softmax.
 
     Args:
         input: logits, float.
         target: class indices, or probabilities, over which the loss is averaged.
-        gamma: from 0 up, where 0 is cross-entropy.
+        gamma: at least 0; 0 is cross-entropy.
         ignore_index: the class index whose loss is 0.
 
     Raises:
         ValueError: gamma below 0, or shapes that do not fit.
     """
-    checks.number("gamma", gamma, 0, float("inf"), "2.0 is the paper's")
+    checks.number("gamma", gamma, 0, float("inf"), "try 2.0, the paper's")
 
     def loss(log_p: Tensor) -> Tensor:
         limits = torch.finfo(log_p.dtype)
-        # At 1 - p = 0 the slope of a power below 1 is infinite, and times 0 it is NaN.
+        # At 1 - p = 0 the slope of a power below 1 is infinite, and inf * 0 is NaN.
         rest = (-log_p.expm1()).clamp_min(limits.tiny)
-        # So is the slope of an infinite loss, which others are to ignore.
+        # An infinite loss stays infinite, but must not make the slope NaN either.
         return torch.where(log_p.isinf(), -log_p, -log_p.clamp_min(limits.min) * rest**gamma)
 
     return _at_label(loss, input, target, ignore_index)
@@ -166,9 +166,9 @@ def focal(input: Tensor, target: Tensor, gamma: float = 2.0, ignore_index: int =
 def huber(input: Tensor, target: Tensor, delta: float = 1.0, ignore_index: int = -100) -> Tensor:
     """Return sum_j H(f_j - y_j) for scores f and the one-hot y, by `F.huber_loss`.
 
-    H(r) is r^2 / 2 up to |r| = delta, and delta * (|r| - delta / 2) beyond. The scores are taken as
+    H(r) is r^2 / 2 up to |r| = delta, and delta * (|r| - delta / 2) beyond. The scores are used as
     they are, without a softmax: a regression on one-hot vectors (the SIGUA paper, Section 4, which
-    gives no delta). So forward correction, which is about probabilities, needs
+    gives no delta). Forward correction needs probabilities, and so
     `lambda input, target: huber(input.softmax(1), target)`.
 
     Args:
@@ -180,7 +180,7 @@ def huber(input: Tensor, target: Tensor, delta: float = 1.0, ignore_index: int =
     Raises:
         ValueError: delta not above 0, or shapes that do not fit.
     """
-    _positive("delta", delta, "1.0 is PyTorch's default")
+    _positive("delta", delta, "try 1.0, PyTorch's default")
     losses = F.huber_loss(input, _one_hot(input, target, ignore_index), "none", delta)
     return _ignored(losses.sum(class_dim(input)), input, target, ignore_index)
 
@@ -191,7 +191,7 @@ def log_sum(
     """Return sum_j log(1 + |f_j - y_j| / epsilon) for scores f and the one-hot y.
 
     Candes et al. 2008, "Enhancing sparsity by reweighted l1 minimization", less the constant
-    k log(epsilon), so that the loss is 0 where f = y. The scores are taken as they are (see
+    k log(epsilon), so that the loss is 0 where f = y. The scores are used as they are (see
     `huber`). The SIGUA paper, Section 4, gives no epsilon.
 
     Args:
@@ -203,7 +203,7 @@ def log_sum(
     Raises:
         ValueError: epsilon not above 0, or shapes that do not fit.
     """
-    _positive("epsilon", epsilon, "0.1 is the default")
+    _positive("epsilon", epsilon, "try 0.1, the default")
     residuals = (input - _one_hot(input, target, ignore_index)).abs()
     losses = (residuals / epsilon).log1p().sum(class_dim(input))
     return _ignored(losses, input, target, ignore_index)
@@ -240,14 +240,17 @@ def _ignored(losses: Tensor, input: Tensor, target: Tensor, ignore_index: int) -
 def _check_shapes(input: Tensor, target: Tensor) -> None:
     dim = class_dim(input)
     if target.shape not in (input.shape, input.shape[:dim] + input.shape[dim + 1 :]):
-        came = f"input {tuple(input.shape)} and target {tuple(target.shape)} came"
-        rule = "must have the input's shape, or that without the class dimension"
-        raise checks.refuse("target", rule, came, "compare the two shapes")
+        raise ValueError(
+            "target: must have the input's shape, with or without the class dimension, got input "
+            f"{tuple(input.shape)} and target {tuple(target.shape)}; try the same mini-batch"
+        )
     if is_index(input, target) and target.is_floating_point():
-        advice = "use target.long(), or give class probabilities"
-        raise checks.refuse("target", "indices must be integers", f"{target.dtype} came", advice)
+        raise ValueError(
+            f"target: must be integers if it holds class indices, got {target.dtype}; "
+            "try target.long(), or class probabilities"
+        )
 
 
 def _positive(name: str, value: float, advice: str) -> None:
     if checks.number(name, value, 0, float("inf"), advice) == 0:
-        raise checks.refuse(name, "must be a number above 0", f"{value!r} came", advice)
+        raise ValueError(f"{name}: must be a number above 0, got {value!r}; {advice}")
