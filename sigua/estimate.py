@@ -273,4 +273,4 @@ def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
     except ValueError as error:
         reason = str(error).removeprefix("rows: ").partition(";")[0]
         advice = "try another method or quantile, or merge classes that look alike"
-        raise ValueError(f"probabilities: the estimated {reason}; {advice}") from None
+        raise ValueError(f"probabilities: the estimated rows {reason}; {advice}") from None

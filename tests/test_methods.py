@@ -249,7 +249,7 @@ def test_a_warm_up_that_is_no_number_of_epochs_is_refused(make, warmup):
     ],
 )
 def test_anything_but_a_transition_matrix_is_refused(make, T):
-    with pytest.raises(ValueError, match=r"^T: must be a TransitionMatrix, but a .* came; wrap it"):
+    with pytest.raises(ValueError, match=r"^T: must be a TransitionMatrix, got a .*; try Trans"):
         make(T)
 
 
