@@ -78,7 +78,7 @@ def count_transition(
     except ValueError as error:
         reason = str(error).removeprefix("rows: ").partition(";")[0]
         advice = "check more labels, or merge classes that look alike"
-        raise ValueError(f"labels: the counted {reason}; {advice}") from None
+        raise ValueError(f"labels: the counted rows {reason}; {advice}") from None
 
 
 def transition_intervals(

@@ -26,7 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua.transition import TransitionMatrix
-from sigua.transition._forms import Form, Symmetric
+from sigua.transition._form import Form
+from sigua.transition._forms import Symmetric
 
 Floats = NDArray[np.float64]
 

@@ -290,8 +290,8 @@ def stop_grad(method: Method) -> Method:
     0.0
     """
     if not isinstance(method, Method) or "gamma" not in method._arguments():
-        advice = "it climbs on nobody as it is" if isinstance(method, Method) else "give a method"
-        raise checks.refuse("method", "must have a gamma", f"{method!r} came", advice)
+        advice = "it as it is: it climbs on nobody" if isinstance(method, Method) else "a method"
+        raise ValueError(f"method: must have a gamma, got {method!r}; try {advice}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whoever made the method has been warned
         return replace(method, gamma=0.0)  # type: ignore[type-var]  # subclasses are dataclasses

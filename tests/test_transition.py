@@ -12,6 +12,7 @@ import pytest
 
 import sigua
 from sigua import TransitionMatrix
+from sigua.requirements import find_form
 
 EPS = np.finfo(np.float64).eps
 ROWS = [[0.75, 0.25, 0.0], [0.125, 0.75, 0.125], [0.5, 0.0, 0.5]]
@@ -255,6 +256,23 @@ def test_every_two_different_matrices_are_unequal():
         assert [other == T for other in MATRICES] == [i == j for j in range(len(MATRICES))]
     assert T.rows.tolist() != T
     assert TransitionMatrix.pair(0.25, 3) == TransitionMatrix(TransitionMatrix.pair(0.25, 3).rows)
+
+
+@pytest.mark.parametrize(
+    ("T", "form"),
+    [
+        (TransitionMatrix.symmetric(0.2, 3), "symmetric"),
+        (TransitionMatrix([[0.9, 0.1], [0.2, 0.8]]), "dense"),
+        (TransitionMatrix.pair(0.2, 1000), "dense"),
+        (TransitionMatrix.pair(0.2, 1001), "sparse"),
+        (TransitionMatrix(TransitionMatrix.pair(0.2, 1001).csr), "sparse"),
+    ],
+)
+def test_a_matrix_says_in_which_form_it_is_kept_and_a_backend_without_it_refuses(T, form):
+    assert T.form == form
+    assert find_form(T, {form: 1, "other": 2}) == 1
+    with pytest.raises(ValueError, match=rf"^T: must be one of 'other', .*'{form}'"):
+        find_form(T, {"other": 2})
 
 
 def test_nothing_can_be_set():

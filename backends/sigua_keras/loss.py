@@ -8,8 +8,9 @@ import keras
 
 from sigua import Method, checks
 from sigua.conditions import reads
+from sigua.requirements import require_method
 from sigua_keras import _check, _measure
-from sigua_keras._correct import Correction
+from sigua_keras._correct import correction_of
 from sigua_keras._margins import require_classes
 from sigua_keras._select import Ranking, weigh
 
@@ -46,7 +47,7 @@ class SIGUALoss(keras.losses.Loss):
         per_class: bool = False,
         rank_by: Any = None,
     ) -> None:
-        Method.require(method)
+        require_method(method)
         if method.horizon > 0:
             rule = "must not change from epoch to epoch, which a loss does not know"
             advice = "use the callback, sigua_keras.SIGUA(method)"
@@ -69,7 +70,7 @@ class SIGUALoss(keras.losses.Loss):
             require_classes(loss)
         _check.ranking(method, per_class, rank_by)
         self._ranking = Ranking(per_class, rank_by)
-        self._correction = Correction(method)
+        self._correction = correction_of(method)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Return the objective of a mini-batch.

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from sigua.transition import _sparse
-from sigua.transition._forms import Dense, Form, Sparse, rate_and_size
+from sigua.transition._form import Form
+from sigua.transition._forms import Dense, Sparse, rate_and_size
 from sigua.transition._sparse import Padded
 from sigua.transition._stochastic import refuse_above
 

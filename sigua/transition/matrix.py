@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
-from sigua.transition._forms import Dense, Form, Sparse, Symmetric
+from sigua.transition._form import Form
+from sigua.transition._forms import Dense, Sparse, Symmetric
 from sigua.transition._kept import Kept
 from sigua.transition._pair import Pair
 from sigua.transition._sparse import Csr, Matrix, Padded
