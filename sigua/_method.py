@@ -6,18 +6,18 @@ import warnings
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from sigua import checks, conditions
-from sigua.conditions import Agreement, Condition, NonNegative
+from sigua.conditions import Condition, NonNegative
 from sigua.objective import Array
 from sigua.schedules import Epochs, Knots, Schedule, horizon, value_at, values_at
 from sigua.transition import TransitionMatrix, require_matrix
 
 Correction = Literal["none", "backward", "forward"]
-_OWN_FLOOR = "give a floor of your own: custom(NoiseFloor(...), ...)"
+CORRECTIONS: tuple[Correction, ...] = get_args(Correction)
 
 
 class Method:
@@ -43,12 +43,14 @@ class Method:
 
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
-        checks.choice("correction", self.correction, ("none", "backward", "forward"))
-        checks.schedule("gamma", self.gamma, 0, 1, "0 ignores the bad, 1 erases them")
+        checks.choice("correction", self.correction, CORRECTIONS)
+        checks.schedule("gamma", self.gamma, 0, 1, "try 0, which ignores bad examples, or 0.01")
         self._check_condition()
         if self.correction == "none" and self.T is not None:
-            came = "correction='none' came with one"
-            raise checks.refuse("T", "is read by a correction", came, "name the correction")
+            raise ValueError(
+                "T: must come with a correction, got correction='none'; "
+                "try correction='backward' or 'forward'"
+            )
         if self.correction != "none":
             require_matrix("T", self.T)
         if isinstance(self.condition, NonNegative):
@@ -56,29 +58,34 @@ class Method:
 
     def _check_condition(self) -> None:
         condition: Any = self.condition
-        rule = "must be an object with the methods at and split"
+        rule = "condition: must be an object with the methods at and split"
         if isinstance(condition, type):
             name = condition.__name__
             takes = is_dataclass(condition) and fields(condition)
             call = f"{name}(...)" if takes else f"{name}()"
-            raise checks.refuse("condition", rule, f"the class {name} came", f"call it: {call}")
+            raise ValueError(f"{rule}, got the class {name}; try {call}")
         if not (hasattr(condition, "at") and hasattr(condition, "split")):
-            came = f"a {type(condition).__name__} came"
-            raise checks.refuse("condition", rule, came, "help(sigua.Condition) shows one")
+            got = type(condition).__name__
+            raise ValueError(f"{rule}, got a {got}; try help(sigua.Condition), which shows one")
         numbers = condition.at(0)
         real = isinstance(numbers, tuple) and all(isinstance(number, Real) for number in numbers)
         if not real:
-            advice = "return a tuple of numbers, () for none, (x,) for one"
-            raise checks.refuse("condition", "at must return numbers", f"{numbers!r} came", advice)
+            raise ValueError(
+                f"condition: must have an at that returns a tuple of numbers, got {numbers!r}; "
+                "try (), for none, or (x,), for one"
+            )
         if not isinstance(getattr(condition, "horizon", 0.0), Real):
-            came = f"{condition.horizon!r} came"
-            raise checks.refuse("condition", "horizon must be an epoch", came, "0 for no schedule")
+            raise ValueError(
+                f"condition: must have an epoch as its horizon, got {condition.horizon!r}; "
+                "try 0, for no schedule"
+            )
 
     def _check_non_negative(self, condition: NonNegative) -> None:
         if self.T is None or self.correction != "backward":
-            rule = "NonNegative judges a backward-corrected loss"
-            advice = 'add correction="backward" and T=...'
-            raise checks.refuse("condition", rule, f"{self.correction!r} came", advice)
+            raise ValueError(
+                "condition: must have a backward-corrected loss to judge, as NonNegative does, "
+                f"got correction={self.correction!r}; try correction='backward' and T=..."
+            )
         if condition.over == "classes" and (self.T.inverse_column_sums >= 0).all():
             warnings.warn(
                 "over='classes': with this T the sum of the corrected losses can never be "
@@ -87,64 +94,8 @@ class Method:
                 stacklevel=4,
             )
 
-    def require_classes(self, k: int, predictions: str = "logits") -> None:
-        """Raise ValueError unless T, or the noise, is of as many classes as the predictions."""
-        T = self.T
-        known = getattr(self, "num_classes", None) if T is None else T.num_classes
-        if known is None or known == k:
-            return
-        if T is None:
-            came = f"{known} came and the {predictions} have {k}"
-            advice = "the floor depends on it; use one number of classes"
-            raise checks.refuse("num_classes", "must be the number of classes", came, advice)
-        came = f"T has {known} and the {predictions} have {k}"
-        raise checks.refuse("T", "must have a row per class", came, "use one number of classes")
-
-    def require_ranking(self) -> None:
-        """Raise ValueError if the rule judges a corrected loss, for which none can stand in."""
-        came, advice = "another loss came", "leave it out"
-        if isinstance(self.condition, Agreement):
-            raise ValueError("rank_by: must be left out, for Agreement judges margins, not losses")
-        if isinstance(self.condition, NonNegative):
-            rule = "NonNegative judges the corrected loss itself"
-            raise checks.refuse("rank_by", rule, came, advice)
-        if self.needs_cross_entropy and self.correction != "none":
-            rule = f"the floor of {type(self).__name__} is that of the corrected loss itself"
-            raise checks.refuse("rank_by", rule, came, f"{advice}, or {_OWN_FLOOR}")
-
-    def require_cross_entropy(self, name: str, plain: bool, came: str, use: str) -> None:
-        """Raise ValueError if the rule needs cross-entropy and what judges is not plain."""
-        if self.needs_cross_entropy and not plain:
-            rule = f"the floor of {type(self).__name__} is that of plain cross-entropy, unsmoothed"
-            raise checks.refuse(name, rule, f"{came} came", f"{use}, or {_OWN_FLOOR}")
-
-    def require_whole(self, scope: str) -> None:
-        """Raise ValueError if the rule judges the mini-batch as a whole, and no part of it.
-
-        A perfect model's mean loss is above the floor over all classes, and not over those who were
-        given one label, or are in one image.
-        """
-        if isinstance(self.condition, Agreement):
-            raise ValueError(
-                f"{scope}: must be left out, Agreement judges each example alone, got True"
-            )
-        if self.needs_cross_entropy:
-            rule = f"the floor of {type(self).__name__} is that of a mini-batch of all classes"
-            raise checks.refuse(scope, rule, "True came", f"leave it out, or {_OWN_FLOOR}")
-
     def _arguments(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
-
-    @staticmethod
-    def require(value: object) -> Method:
-        """Return a method that names its parts, or raise ValueError on anything else."""
-        if not isinstance(value, Method) or type(value) is Method:
-            came, advice = f"a {type(value).__name__} came", "try sigua.sigua_sl(...)"
-            if callable(value):
-                name = getattr(value, "__name__", "a function")
-                came, advice = f"{name} itself came", f"call it: {name}(...)"
-            raise checks.refuse("method", "must be a method of sigua", came, advice)
-        return value
 
     @property
     def horizon(self) -> float:
@@ -158,7 +109,7 @@ class Method:
         Raises:
             ValueError: `epoch` is negative, or a schedule left its range.
         """
-        epoch = checks.number("epoch", epoch, 0, float("inf"), "count epochs from 0")
+        epoch = checks.number("epoch", epoch, 0, float("inf"), "try counting epochs from 0")
         return value_at("gamma", self.gamma, epoch), *self.condition.at(epoch)
 
     def at_each(self, epochs: Epochs) -> list[Array]:
@@ -201,15 +152,17 @@ class Method:
     def from_dict(data: dict[str, Any]) -> Method:
         """Return the method that `to_dict` described."""
         if not isinstance(data, dict):
-            came = f"a {type(data).__name__} came"
-            raise checks.refuse("data", "must be what to_dict returned", came, "a dict, that is")
+            raise ValueError(
+                f"data: must be what to_dict returned, got a {type(data).__name__}; try a dict"
+            )
         checks.choice("method", data.get("method"), Method._by_name)
         try:
             arguments = {name: _decode(value) for name, value in data.items() if name != "method"}
             return Method._by_name[data["method"]](**arguments)
         except TypeError as error:  # an argument is missing or unknown
-            advice = "compare it with to_dict()"
-            raise checks.refuse("data", "must be complete", str(error), advice) from None
+            raise ValueError(
+                f"data: must be complete, got {error}; try what to_dict() returns"
+            ) from None
 
 
 def method_from_dict(data: dict[str, Any]) -> Method:
@@ -233,8 +186,10 @@ def _encode(name: str, value: Any) -> Any:
         return {"condition": type(value).__name__} | encoded
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    advice = "use sigua.Knots or a number; keep a condition of your own in code"
-    raise checks.refuse(name, "must be data", f"{value!r} came", advice)
+    raise ValueError(
+        f"{name}: must be data, got {value!r}; "
+        "try sigua.Knots or a number, or keep a condition of your own in code"
+    )
 
 
 def _decode(value: Any) -> Any:

@@ -21,11 +21,6 @@ SUM_TOLERANCE = 0.02
 """By how much probabilities may fail to sum to 1: bfloat16 rounds that much."""
 
 
-def refuse(name: str, rule: str, came: str, advice: str) -> ValueError:
-    """Return (not raise) the error, so that the caller's own line is the last of the traceback."""
-    return ValueError(f"{name}: {rule}, but {came}; {advice}")
-
-
 def number(
     name: str, value: Any, low: float, high: float, advice: str, *, closed: bool = True
 ) -> float:

@@ -81,7 +81,7 @@ def count_transition(
     except ValueError as error:
         reason = str(error).removeprefix("rows: ").partition(";")[0]
         raise ValueError(
-            f"labels: the counted {reason}; "
+            f"labels: the counted rows {reason}; "
             "try checking more labels, or merging classes that look alike"
         ) from None
 

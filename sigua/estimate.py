@@ -282,6 +282,6 @@ def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
     except ValueError as error:
         reason = str(error).removeprefix("rows: ").partition(";")[0]
         raise ValueError(
-            f"probabilities: the estimated {reason}; "
+            f"probabilities: the estimated rows {reason}; "
             "try another method or quantile, or merging classes that look alike"
         ) from None

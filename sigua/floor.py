@@ -21,13 +21,13 @@ and is more predictable than T says: the floor is then too high.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua.transition import TransitionMatrix
+from sigua.transition._form import Form
+from sigua.transition._forms import Symmetric
 
 Floats = NDArray[np.float64]
 
@@ -59,46 +59,31 @@ def noise_floor(
     """
     if prior is not None and observed is not None:
         raise ValueError("prior: must be None with observed, got both; try one of the two")
-    rate, k = _rate_and_size(noise, num_classes)
+    form = _form(noise, num_classes)
     name, given = ("prior", prior) if observed is None else ("observed", observed)
-    frequencies = None if given is None else _distribution(name, given, k)
-    if rate is not None:
-        # Every row has the same entropy, so their frequencies do not matter.
-        return float(_surprise(np.array([1 - rate, rate])).sum() + rate * math.log(k - 1))
-    assert isinstance(noise, TransitionMatrix)
-    if frequencies is None:
-        frequencies = np.full(k, 1 / k)
-    elif observed is not None:  # T' prior = observed; entries below zero are chance
-        solved = _times_inverse(frequencies, noise).clip(min=0)
+    k = form.size
+    uniform = np.broadcast_to(1 / k, k)  # one number, however many classes
+    frequencies = uniform if given is None else _distribution(name, given, k)
+    if observed is not None and form.flip_rate is None:  # else rows have one entropy
+        # T' prior = observed; what chance drove below zero is clipped
+        solved = form.times_inverse(frequencies).clip(min=0)
         frequencies = solved / solved.sum()
-    if noise.csr is None:
-        return float(frequencies @ _surprise(noise.rows).sum(axis=1))
-    return float(frequencies[noise.csr.owners()] @ _surprise(noise.csr.data))
+    return form.entropy(frequencies)
 
 
-def _rate_and_size(
-    noise: float | TransitionMatrix, num_classes: int | None
-) -> tuple[float | None, int]:
-    """Return the rate of symmetric noise, None for any other noise, and the number of classes."""
+def _form(noise: float | TransitionMatrix, num_classes: int | None) -> Form:
+    """Return what knows the entropy of a rate, at which T may not be invertible, or of T."""
     if not isinstance(noise, TransitionMatrix):
         advice = "try the share of wrong labels, or a TransitionMatrix"
         rate = checks.number("noise", noise, 0, 1, advice, closed=False)
-        return rate, checks.whole("num_classes", num_classes, 2, "try the number of classes")
+        k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
+        return Symmetric(rate, k)
     if num_classes is not None:
         raise ValueError(
             f"num_classes: must be None with a TransitionMatrix, got {num_classes!r}; "
             "try leaving it out"
         )
-    return noise.flip_rate, noise.num_classes
-
-
-def _times_inverse(row: Floats, T: TransitionMatrix) -> Floats:
-    """Return a row vector times T^-1."""
-    if T.csr is None:
-        return np.asarray(np.linalg.solve(T.rows.T, row), dtype=np.float64)
-    columns, values = T.inverse_table
-    found = np.bincount(columns.ravel(), (row[:, None] * values).ravel(), T.num_classes)
-    return np.asarray(found, dtype=np.float64)
+    return noise._kept
 
 
 def _distribution(name: str, value: ArrayLike, k: int) -> Floats:
@@ -114,8 +99,3 @@ def _distribution(name: str, value: ArrayLike, k: int) -> Floats:
         )
     array = array / array.max()  # or else the sum of large entries would be infinite
     return np.asarray(array / array.sum())
-
-
-def _surprise(p: Floats) -> Floats:
-    """Return -p log p; 0 for 0. Its sum over a distribution is the entropy."""
-    return -p * np.log(p, where=p > 0, out=np.zeros_like(p))

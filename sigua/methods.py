@@ -251,7 +251,7 @@ class sigua_nf(_OnNoiseFloor):
     gamma: Schedule = 1.0
 
     def _floor(self) -> float:
-        advice = "give the share of wrong labels"
+        advice = "try the share of wrong labels"
         rate = checks.number("noise_rate", self.noise_rate, 0, 1, advice, closed=False)
         return noise_floor(rate, self.num_classes)
 
@@ -293,8 +293,8 @@ def stop_grad(method: Method) -> Method:
     0.0
     """
     if not isinstance(method, Method) or "gamma" not in method._arguments():
-        advice = "it climbs on nobody as it is" if isinstance(method, Method) else "give a method"
-        raise checks.refuse("method", "must have a gamma", f"{method!r} came", advice)
+        advice = "it as it is: it climbs on nobody" if isinstance(method, Method) else "a method"
+        raise ValueError(f"method: must have a gamma, got {method!r}; try {advice}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whoever made the method has been warned
         return replace(method, gamma=0.0)  # type: ignore[type-var]  # subclasses are dataclasses

@@ -45,18 +45,7 @@ def corrupt_labels(
     array([0, 1, 2, 3])
     """
     y = _labels(y, require_matrix("T", T).num_classes)
-    rng = np.random.default_rng(seed)
-    if T.flip_rate is not None:
-        flipped = rng.random(len(y)) < T.flip_rate
-        step = rng.integers(1, T.num_classes, len(y))
-        return np.where(flipped, (y + step) % T.num_classes, y).astype(y.dtype)
-    if T.csr is not None:
-        return T.csr.draw(y, rng).astype(y.dtype)
-    noisy = y.copy()
-    for label in np.unique(y):
-        rows = np.flatnonzero(y == label)
-        noisy[rows] = rng.choice(T.num_classes, size=len(rows), p=T.rows[label])
-    return noisy
+    return T._kept.draw(y, np.random.default_rng(seed)).astype(y.dtype)
 
 
 def corrupt_labels_by_instance(

@@ -14,9 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks, conditions
 from sigua._method import Method
 from sigua.objective import Split, objective, signed_weights
+from sigua.requirements import find_correction, require_classes
 from sigua.transition import TransitionMatrix
 
 Floats = NDArray[np.float64]
+Measured = tuple[Floats, Floats, Floats | None]
 
 
 @dataclass
@@ -148,31 +150,33 @@ def _log_joint(logits: ArrayLike, T: TransitionMatrix) -> tuple[Floats, Floats]:
     return joint, observed
 
 
-def losses_and_slopes(
-    method: Method, logits: ArrayLike, labels: ArrayLike
-) -> tuple[Floats, Floats, Floats | None]:
+def losses_and_slopes(method: Method, logits: ArrayLike, labels: ArrayLike) -> Measured:
     """Return losses (n,), their gradients (n, k), and, with backward correction, 1'T^-1 l (n,).
 
     Raises:
         ValueError: logits or labels of another shape, or an unknown correction.
     """
-    checks.choice("correction", method.correction, ("none", "backward", "forward"))
     p = np.exp(log_softmax(logits))
-    labels = np.asarray(labels)
-    if method.correction == "backward":
-        assert method.T is not None
-        corrected = backward_corrected(logits, method.T)
-        sums = _combined(every_class(logits), method.T.inverse_column_sums[:, None])[:, 0]
-        # A row of T^-1 sums to 1, hence d(row . l) / d(logits) = p - row.
-        return _at(corrected, labels), p - method.T.inverse[labels], sums
-    if method.correction == "forward":
-        assert method.T is not None
-        joint, observed = _log_joint(logits, method.T)
-        each = np.arange(len(labels))
-        with np.errstate(invalid="ignore"):  # no class is responsible for an impossible label
-            responsible = np.exp(joint[each, :, labels] - observed[each, labels][:, None])
-        return -_at(observed, labels), p - responsible, None
+    measured = find_correction(method, {"none": _plain, "backward": _backward, "forward": _forward})
+    return measured(logits, np.asarray(labels), p, method.T)
+
+
+def _plain(logits: ArrayLike, labels: NDArray[Any], p: Floats, T: Any) -> Measured:
     return cross_entropy(logits, labels), p - np.eye(p.shape[1])[labels], None
+
+
+def _backward(logits: ArrayLike, labels: NDArray[Any], p: Floats, T: TransitionMatrix) -> Measured:
+    sums = _combined(every_class(logits), T.inverse_column_sums[:, None])[:, 0]
+    # A row of T^-1 sums to 1, so that d(row . l) / d(logits) = p - row.
+    return _at(backward_corrected(logits, T), labels), p - T.inverse[labels], sums
+
+
+def _forward(logits: ArrayLike, labels: NDArray[Any], p: Floats, T: TransitionMatrix) -> Measured:
+    joint, observed = _log_joint(logits, T)
+    each = np.arange(len(labels))
+    with np.errstate(invalid="ignore"):  # an impossible label has no responsible class
+        responsible = np.exp(joint[each, :, labels] - observed[each, labels][:, None])
+    return -_at(observed, labels), p - responsible, None
 
 
 def margins(logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None = None) -> Floats:
@@ -285,7 +289,7 @@ def step(
             `split`.
     """
     k = log_softmax(logits).shape[1]
-    method.require_classes(k)
+    require_classes(method, k)
     losses, slopes, sums = losses_and_slopes(method, logits, labels)
     by_class = conditions.reads(method.condition, "confidence")
     found = margins(logits, labels, confidence if by_class else None)

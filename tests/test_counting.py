@@ -97,7 +97,11 @@ PRIOR = sigua.TransitionMatrix.symmetric(0.2, 3)
         (([0, 1], [0, 1], 2), {"prior": PRIOR}, "prior: must have 2 classes, got 3"),
         (([0, 1], [0, 1], 2), {"strength": 0}, "strength: must be above 0, got 0"),
         (([0, 1], [0, 1], 2), {"strength": -1}, "strength: "),
-        (([0, 1] * 9, [0, 0, 1, 1] * 4 + [0, 0], 2), {}, "labels: the counted T must be inver"),
+        (
+            ([0, 1] * 9, [0, 0, 1, 1] * 4 + [0, 0], 2),
+            {},
+            "labels: the counted rows must make T ",
+        ),
     ],
 )
 def test_bad_input_is_refused(arguments, keywords, message):

@@ -416,7 +416,7 @@ def test_a_class_that_is_never_predicted_is_named_by_dual_t():
 def test_an_estimate_without_an_inverse_is_refused_in_one_sentence():
     """One example is the surest of both classes."""
     p = [[0.4, 0.4, 0.2], [0.3, 0.1, 0.6]]
-    message = r"^probabilities: the estimated T must be invertible .*; try another method"
+    message = r"^probabilities: the estimated rows must make T invertible, .*; try another m"
     with pytest.raises(ValueError, match=message):
         estimate_transition(p, method="anchor")
     with pytest.raises(ValueError, match=message):

@@ -1,12 +1,16 @@
 """Bad input gets one sentence where it can be read; what is traced and cannot be is NaN."""
 
+from typing import get_args
+
 import jax
 import numpy as np
 import pytest
 from jax import numpy as jnp
 
 import sigua
+from sigua._method import Correction
 from sigua_jax import sigua_loss, sigua_split
+from sigua_jax._correct import CORRECTIONS
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
 SL = sigua.sigua_sl(0.5, delta=0.2)
@@ -17,7 +21,7 @@ LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        ((LOGITS, LABELS, 0, "sigua_sl"), {}, ["method", "must be a method", "str came"]),
+        ((LOGITS, LABELS, 0, "sigua_sl"), {}, ["method", "must be a method", "got a str"]),
         ((LOGITS, LABELS + 5, 0, SL), {}, ["labels", "[0, 10)", "labels[5] = 10;"]),
         ((LOGITS, LABELS - 1, 0, SL), {}, ["labels", "labels[0] = -1;"]),
         ((LOGITS, LABELS[:5], 0, SL), {}, ["labels", "(n,)", "(6, 10)", "(5,)"]),
@@ -26,7 +30,7 @@ LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
         ((LOGITS, LABELS > 2, 0, SL), {}, ["labels", "integers", "bool"]),
         ((LOGITS[None], LABELS[None], 0, SL), {}, ["logits", "(n, k)", "(1, 6, 10)", "vmap"]),
         ((LOGITS[0], LABELS[0], 0, SL), {}, ["logits", "(n, k)", "(10,)"]),
-        ((LOGITS[:, :7], LABELS, 0, sigua.sigua_bc(PAIR)), {}, ["T has 10", "logits have 7"]),
+        ((LOGITS[:, :7], LABELS, 0, sigua.sigua_bc(PAIR)), {}, ["T: ", "10 rows", "logits of 7"]),
         ((LOGITS, LABELS, -1, SL), {}, ["epoch", "[0, inf)", "got -1;"]),
         ((LOGITS, LABELS, None, SL), {}, ["epoch", "got None;"]),
         ((LOGITS, LABELS, (0.1, 1.0), SL), {}, ["epoch", "length 3", "got length 2;"]),
@@ -156,7 +160,7 @@ def column(logits, labels):
         ((LOGITS, SOFT + np.eye(10)[0] - np.eye(10)[1], 0, SL), {}, ["labels: must be class prob"]),
         ((LOGITS, SOFT[:5], 0, SL), {}, ["logits: must have shape", "(5, 10)"]),
         ((LOGITS[:, 0], LABELS, 0, SL), {}, ["labels", "[0, 2)", "labels[2] = 2;"]),
-        ((LOGITS[:, 0], LABELS / 5, 0, sigua.forward_correction(PAIR)), {}, ["T has 10"]),
+        ((LOGITS[:, 0], LABELS / 5, 0, sigua.forward_correction(PAIR)), {}, ["got 10 rows"]),
         ((LOGITS[:, 0], LABELS / 4, 0, SL), {}, ["labels: must be in [0, 1], got 1.25 at 5"]),
         ((LOGITS, LABELS, 0, SL), {"weight": np.ones(9)}, ["weight", "10 classes", "(9,)"]),
         ((LOGITS, LABELS, 0, SL), {"weight": -np.ones(10)}, ["weight", "from 0 up", "-1.0"]),
@@ -186,12 +190,12 @@ def column(logits, labels):
         (
             (LOGITS, LABELS, 0, sigua.sigua_bc(PAIR)),
             {"rank_by": halved},
-            ["rank_by: NonNegative judges the corrected loss itself"],
+            ["NonNegative judges the corrected loss itself"],
         ),
         (
             (LOGITS, LABELS, 0, sigua.sigua_nf(0.5, 10)),
             {"label_smoothing": 0.1},
-            ["label_smoothing: the floor of sigua_nf", "add rank_by=sigua_jax.cross_entropy"],
+            ["label_smoothing: must be plain", "sigua_nf", "try rank_by=sigua_jax.cross_entropy"],
         ),
     ],
 )
@@ -254,3 +258,7 @@ def test_a_correction_that_the_backend_does_not_know_is_refused(T):
     object.__setattr__(method, "correction", "sideways")
     with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*got 'sideways';"):
         sigua_loss(LOGITS, LABELS, 0, method)
+
+
+def test_every_correction_of_the_core_has_a_class_here():
+    assert tuple(CORRECTIONS) == get_args(Correction)

@@ -219,11 +219,11 @@ def test_the_computed_floor_takes_plain_cross_entropy_to_decide(samples):
     certain = 9.0 * np.eye(K, dtype="float32")[labels]
     assert sigua_split(certain, labels, 0, method, **options).bad.all()
     assert sigua_split(0 * certain, labels, 0, method, **options).good.all()
-    with pytest.raises(ValueError, match=r"rank_by: the floor of sigua_nf .*\.cross_entropy"):
+    with pytest.raises(ValueError, match=r"rank_by: .* sigua_nf .*\.cross_entropy"):
         sigua_split(certain, labels, 0, method, base=generalized, rank_by=generalized)
-    with pytest.raises(ValueError, match=r"base: .* add rank_by=sigua_jax\.cross_entropy"):
+    with pytest.raises(ValueError, match=r"base: .* try rank_by=sigua_jax\.cross_entropy"):
         sigua_split(certain, labels, 0, method, base=generalized)
-    with pytest.raises(ValueError, match="per_class: the floor of sigua_nf"):
+    with pytest.raises(ValueError, match=r"per_class: .* the floor of sigua_nf"):
         sigua_split(certain, labels, 0, method, per_class=True)
 
 

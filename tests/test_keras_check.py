@@ -1,13 +1,16 @@
 """What would train wrongly without a word is refused, before the model is touched, or warned of."""
 
 import warnings
+from typing import get_args
 
 import keras
 import numpy as np
 import pytest
 
 import sigua
+from sigua._method import Correction
 from sigua_keras import SIGUA, SIGUALoss, SIGUAModel
+from sigua_keras._correct import CORRECTIONS
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -107,8 +110,8 @@ def test_other_outputs_see_no_signs(make, data):
 
 
 MISTAKES = [
-    (functional, OTHER_SIZE, None, r"^T: .*T has 5 and the predictions have 3"),
-    (sequential, OTHER_SIZE, None, r"^T: .*T has 5 and the predictions have 3"),
+    (functional, OTHER_SIZE, None, r"^T: .*5 rows and predictions of 3"),
+    (sequential, OTHER_SIZE, None, r"^T: .*5 rows and predictions of 3"),
     (two_heads, METHOD, None, r"^output: must be one of 'a', 'b', got None;"),
     (two_heads, METHOD, "c", r"^output: must be one of 'a', 'b', got 'c';"),
     (named_heads, METHOD, 0, r"^output: must be one of 'a', 'b', got 0;"),
@@ -256,7 +259,7 @@ def test_a_computed_floor_is_refused_for_another_loss_than_cross_entropy(make, d
     for loss in (smooth, "mse"):
         model = compiled(make(), loss)
         before = model.get_weights()
-        with pytest.raises(ValueError, match="loss: the floor of sigua_nf is that of plain"):
+        with pytest.raises(ValueError, match=r"loss: must be plain cross-entropy, .* sigua_nf"):
             model.fit(x, np.eye(3)[labels], callbacks=[SIGUA(sigua.sigua_nf(0.5, 3))], verbose=0)
         for old, new in zip(before, model.get_weights(), strict=True):
             np.testing.assert_array_equal(old, new)
@@ -279,3 +282,7 @@ def test_a_correction_that_the_backend_does_not_know_is_refused(T):
     object.__setattr__(method, "correction", "sideways")
     with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*got 'sideways';"):
         SIGUALoss(method)
+
+
+def test_every_correction_of_the_core_has_a_class_here():
+    assert tuple(CORRECTIONS) == get_args(Correction)

@@ -211,7 +211,7 @@ class Late(keras.Model):
 
 WRONG_SIZE = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 7))
 LATE = [
-    ("^T: .*T has 7 and the predictions have 3", WRONG_SIZE, {"output": "a"}),
+    ("^T: .*7 rows and predictions of 3", WRONG_SIZE, {"output": "a"}),
     ("^output: must be one of 'a', 'b'", SL, {"output": "c"}),
     ("^sample_weight: .*got None;", KNOWN, {"output": "a"}),
 ]

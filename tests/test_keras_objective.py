@@ -405,11 +405,11 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(mini_batch):
         step(method, logits, labels, scalar)
     with pytest.raises(ValueError, match=r"^loss: .*reduction='mean_with_sample_weight'"):
         step(method, logits, labels, SPARSE(reduction="mean_with_sample_weight"))
-    with pytest.raises(ValueError, match=r"^T: .*T has 3 and the predictions have 4"):
+    with pytest.raises(ValueError, match=r"^T: .*3 rows and predictions of 4"):
         step(sigua.sigua_bc(TransitionMatrix.symmetric(0.2, 3)), logits, labels, loss)
     with pytest.raises(ValueError, match=r"^sample_weight: .*got None;"):
         step(sigua.custom(sigua.Known()), logits, labels, loss)
-    with pytest.raises(ValueError, match=r"^loss: a correction ignores no class"):
+    with pytest.raises(ValueError, match=r"^loss: must not ignore a class"):
         step(METHODS[4], logits, labels, SPARSE(from_logits=True, ignore_class=3))
     with pytest.raises(ValueError, match=r"^method: must be a method"):
         SIGUA("sigua_sl")

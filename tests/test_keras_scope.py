@@ -118,10 +118,10 @@ def test_a_ranking_loss_lets_the_noise_floor_have_another_loss(mini_batch):
     one_hot = np.eye(5, dtype="float32")[labels]
     smooth = DENSE(from_logits=True, label_smoothing=0.3)
     method = sigua.sigua_nf(0.5, 5)
-    with pytest.raises(ValueError, match="loss: the floor of sigua_nf"):
+    with pytest.raises(ValueError, match=r"loss: must be plain .* sigua_nf"):
         gradient(logits, one_hot, smooth, SIGUA(method))
     for other in ("mse", smooth):
-        with pytest.raises(ValueError, match="rank_by: the floor of sigua_nf"):
+        with pytest.raises(ValueError, match=r"rank_by: must be plain .* sigua_nf"):
             gradient(logits, one_hot, smooth, SIGUA(method, rank_by=other))
     callback = SIGUA(method, rank_by=DENSE(from_logits=True))
     _, logs = gradient(logits, one_hot, smooth, callback)
@@ -152,10 +152,12 @@ def test_what_does_not_fit_is_refused(make):
     floor = sigua.sigua_bc(T, over="batch")
     with pytest.raises(ValueError, match="per_class: must be True or False, got 1;"):
         make(SL, per_class=1)
-    with pytest.raises(ValueError, match="rank_by: NonNegative judges the corrected loss itself"):
+    with pytest.raises(ValueError, match=r"rank_by: .* NonNegative judges the corrected loss"):
         make(floor, rank_by="mse")
     for method in (sigua.sigua_nf(0.5, 5), sigua.sigua_fc(T)):
-        with pytest.raises(ValueError, match=f"per_class: the floor of {type(method).__name__} is"):
+        with pytest.raises(
+            ValueError, match=f"per_class: .* the floor of {type(method).__name__} is"
+        ):
             make(method, per_class=True)
     with pytest.raises(ValueError, match="loss: must be a plain one"):
         make(SL, rank_by=SIGUALoss(SL))

@@ -395,12 +395,12 @@ def test_a_mapping_says_what_is_mistaken_for_what():
 @pytest.mark.parametrize(
     ("mapping", "rate", "message"),
     [
-        ({0: 3}, 0.2, r"^mapping: must lie in \[0, 3\), but 3 came"),
+        ({0: 3}, 0.2, r"^mapping: must lie in \[0, 3\), got 3;"),
         ({-1: 1}, 0.2, r"^mapping: must be a whole number of at least 0, got -1;"),
         ({"cat": 1}, 0.2, r"^mapping: must be a whole number of at least 0, got 'cat';"),
-        ({1: 1}, 0.2, r"^mapping: must name another class, but 1 came for 1"),
+        ({1: 1}, 0.2, r"^mapping: must map a class to another one, got 1 for 1;"),
         ({0: 1}, 20, r"^noise_rate: must be a number in \[0, 1\), got 20;"),
-        ({0: 1, 1: 0}, 0.5, r"^rows: T must be invertible"),
+        ({0: 1, 1: 0}, 0.5, r"^rows: must make T invertible"),
     ],
 )
 def test_a_mapping_that_is_none_is_refused(mapping, rate, message):
@@ -431,12 +431,12 @@ def test_labels_corrupted_by_a_random_matrix_have_its_rate():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({}, r"^noise_rate: give it or trace, but noise_rate=None and trace=None came"),
-        ({"noise_rate": 0.1, "trace": 1.0}, r"^noise_rate: give it or trace"),
+        ({}, r"^noise_rate: must be given, or else trace, got noise_rate=None and trace=None;"),
+        ({"noise_rate": 0.1, "trace": 1.0}, r"^noise_rate: must be given, or else trace"),
         ({"noise_rate": 45}, r"^noise_rate: must be a number in \[0, 1\), got 45;"),
         ({"trace": 5.0}, r"^trace: must be a number in \[0, 2\], got 5.0;"),
         ({"trace": 0.0}, r"^noise_rate: must be a number in \[0, 1\)"),
-        ({"trace": 1.0}, r"^rows: T must be invertible"),
+        ({"trace": 1.0}, r"^rows: must make T invertible"),
     ],
 )
 def test_a_random_matrix_that_cannot_be_is_refused(keywords, message):

@@ -150,7 +150,7 @@ def test_a_schedule_that_leaves_its_range_is_refused_when_it_does(name, value):
 
 @pytest.mark.parametrize("epoch", [-1, -0.001, float("nan"), "1", None])
 def test_an_epoch_that_is_not_a_time_is_refused(epoch):
-    with pytest.raises(ValueError, match=r"^epoch: must be a number in .* count epochs from 0"):
+    with pytest.raises(ValueError, match=r"^epoch: must be a number in .* counting epochs from 0"):
         sigua.self_teaching(0.5).at(epoch)
 
 

@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
 import sigua
+from sigua._method import Correction
 from sigua_torch import SIGUALoss, losses
+from sigua_torch._correct import CORRECTIONS
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
 NF = sigua.sigua_nf(0.5, 10)
@@ -26,11 +29,11 @@ LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
         (
             SL,
             {"base": torch.nn.MSELoss},
-            ["base", "class MSELoss came", "MSELoss(reduction='none')"],
+            ["base", "class MSELoss", "MSELoss(reduction='none')"],
         ),
-        (SL, {"rank_by": torch.nn.MSELoss}, ["rank_by", "class MSELoss came"]),
+        (SL, {"rank_by": torch.nn.MSELoss}, ["rank_by", "class MSELoss"]),
         (SL, {"base": sigua.losses.huber}, ["base", "NumPy's huber", "sigua_torch.losses.huber"]),
-        (sigua.sigua_sl, {}, ["method", "sigua_sl itself came", "call it: sigua_sl(...)"]),
+        (sigua.sigua_sl, {}, ["method", "got sigua_sl itself", "try sigua_sl(...)"]),
         (SL, {"base": len, "weight": torch.ones(10)}, ["weight", "belongs to cross-entropy"]),
         (SL, {"base": len, "label_smoothing": 0.1}, ["label_smoothing", "belongs"]),
         (NF, {"label_smoothing": 0.1}, ["label_smoothing", "sigua_nf", "NoiseFloor"]),
@@ -38,9 +41,9 @@ LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
         (SL, {"steps_per_epoch": 0}, ["steps_per_epoch", "at least 1", "got 0;"]),
         (SL, {"steps_per_epoch": 10**9}, ["steps_per_epoch", "settle within 1000000 steps"]),
         (sigua.Method(), {}, ["method", "must be a method"]),
-        (SL, {"ignore_index": None}, ["ignore_index", "None came"]),
+        (SL, {"ignore_index": None}, ["ignore_index", "got None"]),
         (SL, {"sync": 1}, ["sync", "True, a process group or a Pool", "got 1;"]),
-        (SL, {"weight": [1.0] * 10}, ["weight", "tensor", "list came"]),
+        (SL, {"weight": [1.0] * 10}, ["weight", "tensor", "got a list"]),
         (SL, {"weight": torch.ones(10, dtype=torch.int64)}, ["weight", "floating-point"]),
         (SL, {"weight": torch.tensor([1.0, -1.0])}, ["weight", "not negative", "-1.0"]),
         (SL, {"weight": torch.tensor([1.0, float("nan")])}, ["weight", "finite", "nan"]),
@@ -60,25 +63,25 @@ def test_constructor_refuses(method, options, words):
 @pytest.mark.parametrize(
     ("method", "arguments", "words"),
     [
-        (SL, (LOGITS, LABELS + 5), ["target", "[0, 10)", "target[5] is 10", "from 0"]),
-        (SL, (LOGITS, LABELS - 1), ["target", "target[0] is -1", "ignore_index"]),
-        (sigua.sigua_bc(PAIR), (LOGITS, LABELS - 1), ["target[0] is -1"]),
+        (SL, (LOGITS, LABELS + 5), ["target", "[0, 10)", "got 10 at [5]", "from 0"]),
+        (SL, (LOGITS, LABELS - 1), ["target", "got -1 at [0]", "ignore_index"]),
+        (sigua.sigua_bc(PAIR), (LOGITS, LABELS - 1), ["target", "got -1 at [0]"]),
         (SL, (torch.zeros(6), LABELS), ["class dimension"]),
         (SL, (LOGITS.long(), LABELS), ["input", "floating-point", "int64"]),
         (SL, (LOGITS, LABELS.int()), ["target", "int64", "int32"]),
         (SL, (LOGITS, LABELS[:5]), ["target", "(6, 10)", "(5,)"]),
         (SL, (LOGITS, LABELS[:, None]), ["target", "(6, 1)"]),
         (SL, (torch.tensor(1.0), torch.tensor(0)), ["input", "class dimension"]),
-        (sigua.sigua_bc(PAIR), (torch.zeros(6, 7), LABELS), ["T has 10", "logits have 7"]),
-        (sigua.custom(sigua.Known()), (LOGITS, LABELS), ["trusted", "mask", "none came"]),
+        (sigua.sigua_bc(PAIR), (torch.zeros(6, 7), LABELS), ["T: ", "10 rows", "logits of 7"]),
+        (sigua.custom(sigua.Known()), (LOGITS, LABELS), ["trusted", "mask", "got None"]),
         (sigua.custom(sigua.Known()), (LOGITS, LABELS, LABELS), ["trusted", "bool", "int64"]),
         (sigua.custom(sigua.Known()), (LOGITS, LABELS, LABELS[:5] > 2), ["trusted", "(6,)"]),
         (SL, (LOGITS, LABELS, LABELS > 2), ["trusted", "Known"]),
-        (SL, (LOGITS, LABELS.numpy()), ["target", "torch tensor", "ndarray came"]),
-        (SL, (LOGITS, None), ["target", "torch tensor", "NoneType came"]),
+        (SL, (LOGITS, LABELS.numpy()), ["target", "torch tensor", "got a ndarray"]),
+        (SL, (LOGITS, None), ["target", "torch tensor", "got a NoneType"]),
         (SL, (LOGITS[:, :1], LOGITS[:, :1]), ["input", "two classes", "BCEWithLogitsLoss"]),
-        (SL, (torch.zeros(6), LABELS % 2 * 1.0), ["target", "target sums to 3", "BCEWithLogits"]),
-        (SL, (LOGITS, torch.eye(10)[:6] * 100), ["target", "sum to 1", "target[0] sums to 100"]),
+        (SL, (torch.zeros(6), LABELS % 2 * 1.0), ["target", "the sum 3", "BCEWithLogits"]),
+        (SL, (LOGITS, torch.eye(10)[:6] * 100), ["target", "sum to 1", "the sum 100 at [0]"]),
         (SL, (LOGITS[:, :2], torch.tensor([[2.0, -1]] * 6)), ["target", "entry of all: -1"]),
         (SL, (LOGITS, LABELS, None, -1), ["num_items_in_batch", "[0, inf)", "got -1;"]),
         (SL, (LOGITS, LABELS, None, 0), ["num_items_in_batch", "positive"]),
@@ -101,7 +104,7 @@ def test_constructor_refuses(method, options, words):
         (
             sigua.custom(sigua.NonNegative("batch"), 0.0, "backward", PAIR),
             (torch.zeros(6, 3), LABELS % 3),
-            ["T has 10"],
+            ["10 rows"],
         ),
     ],
 )
@@ -140,7 +143,7 @@ def test_labels_that_a_base_cannot_take_are_named(base, wrong):
     ranked = {"base": losses.log_sum, "rank_by": base}
     for options, training in (({"base": base}, True), ({"base": base}, False), (ranked, True)):
         criterion = SIGUALoss(SL, steps_per_epoch=4, **options).train(training)
-        with pytest.raises(ValueError, match=rf"^target: .* target\[3\] is {wrong};") as error:
+        with pytest.raises(ValueError, match=rf"^target: .* got {wrong} at \[3\];") as error:
             criterion(LOGITS.clone().requires_grad_(), labels)
         assert criterion.epoch == 0
         assert isinstance(error.value.__context__, (IndexError, RuntimeError))
@@ -287,7 +290,7 @@ def test_class_sums_are_there_for_a_rule_of_ones_own():
 
 @pytest.mark.parametrize(
     ("returned", "words"),
-    [(0.5, "at must return numbers"), (None, "at must return numbers"), (("a",), "at must")],
+    [(0.5, "numbers, got 0.5"), (None, "numbers, got None"), (("a",), r"numbers, got \('a',\)")],
 )
 def test_a_rule_whose_numbers_are_none_is_refused_where_it_is_made(returned, words):
     class Rule:
@@ -326,7 +329,7 @@ def test_float64_class_weights_work_in_training_and_evaluation():
 def test_an_input_that_is_no_tensor_is_refused_by_name():
     """NumPy's arrays have a device, too; it must not be read first."""
     for base in (None, torch.nn.functional.mse_loss):
-        with pytest.raises(ValueError, match=r"^input: must be a torch tensor, but a ndarray came"):
+        with pytest.raises(ValueError, match=r"^input: must be a torch tensor, got a ndarray"):
             SIGUALoss(SL, base=base)(LOGITS.numpy(), LABELS)
 
 
@@ -382,3 +385,7 @@ def test_a_correction_that_the_backend_does_not_know_is_refused(T):
     object.__setattr__(method, "correction", "sideways")
     with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*got 'sideways';"):
         SIGUALoss(method)
+
+
+def test_every_correction_of_the_core_has_a_class_here():
+    assert tuple(CORRECTIONS) == get_args(Correction)

@@ -74,7 +74,7 @@ def test_a_mapping_without_logits_is_refused_by_its_names():
 
 def test_logits_that_are_no_tensor_are_refused():
     _, labels = data((4,))
-    with pytest.raises(ValueError, match="input: must be a torch tensor, but a list came"):
+    with pytest.raises(ValueError, match="input: must be a torch tensor, got a list"):
         SIGUALoss(METHOD)({"logits": [[0.0, 1.0]] * 4}, labels)
 
 

@@ -29,7 +29,7 @@ def make_net():
 def way(request, monkeypatch):
     """Each way through the criterion, by options for its calls."""
     if request.param == "device":  # where the criterion is asked, and not the checkpoint
-        monkeypatch.setattr("sigua_torch.loss.is_visible", lambda tensor: False)
+        monkeypatch.setattr("sigua_torch._examples.is_visible", lambda tensor: False)
         monkeypatch.setattr("sigua_torch.loss.is_transformed", lambda: True)
     return {} if request.param == "short" else {"num_items_in_batch": torch.tensor(60)}
 

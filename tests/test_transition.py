@@ -12,6 +12,7 @@ import pytest
 
 import sigua
 from sigua import TransitionMatrix
+from sigua.requirements import find_form
 
 EPS = np.finfo(np.float64).eps
 ROWS = [[0.75, 0.25, 0.0], [0.125, 0.75, 0.125], [0.5, 0.0, 0.5]]
@@ -114,21 +115,21 @@ def test_symmetric_noise_never_becomes_an_array_of_k_by_k():
 
 
 REFUSED_ROWS = {
-    "negative": ([[1.1, -0.1], [0.2, 0.8]], r"rows\[0, 1\] is -0\.1.*p\(observed j \| true i\)"),
-    "below rounding": ([[1.0, 0.0], [-1e-7, 1 + 1e-7]], r"rows\[1, 0\] is -1e-07"),
-    "nan": ([[0.5, 0.5], [float("nan"), 1.0]], r"rows\[1, 0\] is nan"),
-    "inf": ([[0.5, 0.5], [0.0, float("inf")]], "row 1 sums to inf"),
-    "counts": ([[9, 1], [2, 8]], "each must sum to 1, but row 0 sums to 10; divide each row"),
-    "row 1": ([[0.9, 0.1], [0.1, 0.8]], "but row 1 sums to 0.9; divide each row"),
-    "just off": ([[0.9, 0.1], [0.2, 0.80001]], "but row 1 sums to 1.00001"),
-    "transposed": ([[0.9, 0.2], [0.1, 0.8]], "row 0 sums to 1.1; .*transposed.*from_cleanlab"),
-    "wide": ([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], r"square matrix, but shape \(2, 3\) came"),
-    "flat": ([0.5, 0.5], r"square matrix, but shape \(2,\) came"),
-    "stack": (np.ones((2, 2, 2)) / 2, r"square matrix, but shape \(2, 2, 2\) came"),
-    "one class": ([[1.0]], r"square matrix, but shape \(1, 1\) came"),
-    "no class": (np.zeros((0, 0)), r"square matrix, but shape \(0, 0\) came"),
-    "singular": ([[0.5, 0.5], [0.5, 0.5]], "invertible .* at most 10000, but .* number is .*; "),
-    "nearly": ([[0.5, 0.5], [0.49995, 0.50005]], r"condition number is 2e\+04; lower the noise"),
+    "negative": ([[1.1, -0.1], [0.2, 0.8]], r"got -0\.1 at \[0, 1\].*p\(observed j \| true i\)"),
+    "below rounding": ([[1.0, 0.0], [-1e-7, 1 + 1e-7]], r"got -1e-07 at \[1, 0\]"),
+    "nan": ([[0.5, 0.5], [float("nan"), 1.0]], r"got nan at \[1, 0\]"),
+    "inf": ([[0.5, 0.5], [0.0, float("inf")]], "got inf in row 1"),
+    "counts": ([[9, 1], [2, 8]], r"must each sum to 1, got 10 in row 0; try rows / rows\.sum"),
+    "row 1": ([[0.9, 0.1], [0.1, 0.8]], "got 0.9 in row 1; try rows / rows"),
+    "just off": ([[0.9, 0.1], [0.2, 0.80001]], "got 1.00001 in row 1"),
+    "transposed": ([[0.9, 0.2], [0.1, 0.8]], "got 1.1 in row 0; try rows.T, .*from_cleanlab"),
+    "wide": ([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], r"square matrix, got shape \(2, 3\)"),
+    "flat": ([0.5, 0.5], r"square matrix, got shape \(2,\)"),
+    "stack": (np.ones((2, 2, 2)) / 2, r"square matrix, got shape \(2, 2, 2\)"),
+    "one class": ([[1.0]], r"square matrix, got shape \(1, 1\)"),
+    "no class": (np.zeros((0, 0)), r"square matrix, got shape \(0, 0\)"),
+    "singular": ([[0.5, 0.5], [0.5, 0.5]], "invertible, .* at most 10000, got .* number of .*; "),
+    "nearly": ([[0.5, 0.5], [0.49995, 0.50005]], r"condition number of 2e\+04; try less noise"),
 }
 
 
@@ -146,14 +147,14 @@ def test_a_condition_number_just_below_the_bound_is_taken():
 
 def test_what_is_no_matrix_is_refused_by_from_cleanlab_too():
     for value in (0.5, [0.5, 0.5]):
-        with pytest.raises(ValueError, match=r"^rows: must be a square matrix, but shape"):
+        with pytest.raises(ValueError, match=r"^rows: must be a square matrix, got shape"):
             TransitionMatrix.from_cleanlab(value)
 
 
 def test_rows_given_to_from_cleanlab_are_told_to_go_elsewhere():
-    with pytest.raises(ValueError, match=r"^noise_matrix: each column .* give TransitionMatrix\("):
+    with pytest.raises(ValueError, match=r"^noise_matrix: .* columns .* try TransitionMatrix\("):
         TransitionMatrix.from_cleanlab([[0.9, 0.1], [0.2, 0.8]])
-    with pytest.raises(ValueError, match=r"^noise_matrix: each column .* column 0 sums to"):
+    with pytest.raises(ValueError, match=r"^noise_matrix: .* columns .* in column 0;"):
         TransitionMatrix.from_cleanlab([[0.900005, 0.2], [0.1, 0.8]])
 
 
@@ -185,13 +186,15 @@ def test_a_rate_or_a_number_of_classes_that_is_none_is_refused(make, arguments, 
 @pytest.mark.parametrize(("eps", "k"), [(0.9, 10), (0.5, 2), (0.75, 4), (0.90005, 10)])
 def test_symmetric_noise_that_leaves_nothing_to_learn_is_refused(eps, k):
     """At eps = (k - 1) / k all rows are equal; `inv` would not raise there."""
-    with pytest.raises(ValueError, match=r"^noise_rate: .*condition number is .*lower the noise"):
+    with pytest.raises(ValueError, match=r"^noise_rate: .*condition number of .*; try less noise"):
         TransitionMatrix.symmetric(eps, k)
 
 
 @pytest.mark.parametrize("k", [2, 4, 10])
 def test_pair_noise_of_one_half_is_refused_for_an_even_number_of_classes(k):
-    with pytest.raises(ValueError, match=r"must be invertible.*condition number is .*lower the"):
+    with pytest.raises(
+        ValueError, match=r"must make T invertible, .*condition number .*less noise"
+    ):
         TransitionMatrix.pair(0.5, k)
 
 
@@ -253,6 +256,23 @@ def test_every_two_different_matrices_are_unequal():
         assert [other == T for other in MATRICES] == [i == j for j in range(len(MATRICES))]
     assert T.rows.tolist() != T
     assert TransitionMatrix.pair(0.25, 3) == TransitionMatrix(TransitionMatrix.pair(0.25, 3).rows)
+
+
+@pytest.mark.parametrize(
+    ("T", "form"),
+    [
+        (TransitionMatrix.symmetric(0.2, 3), "symmetric"),
+        (TransitionMatrix([[0.9, 0.1], [0.2, 0.8]]), "dense"),
+        (TransitionMatrix.pair(0.2, 1000), "dense"),
+        (TransitionMatrix.pair(0.2, 1001), "sparse"),
+        (TransitionMatrix(TransitionMatrix.pair(0.2, 1001).csr), "sparse"),
+    ],
+)
+def test_a_matrix_says_in_which_form_it_is_kept_and_a_backend_without_it_refuses(T, form):
+    assert T.form == form
+    assert find_form(T, {form: 1, "other": 2}) == 1
+    with pytest.raises(ValueError, match=rf"^T: must be one of 'other', .*'{form}'"):
+        find_form(T, {"other": 2})
 
 
 def test_nothing_can_be_set():
@@ -344,15 +364,15 @@ def test_the_inverse_of_sparse_pair_noise_is_the_inverse(eps, k):
 )
 def test_sparse_pair_noise_that_leaves_too_little_to_learn_is_refused(eps, k):
     """|1 - eps + eps w| at the root of unity w that is nearest to -1: 1 - 2 eps for even k."""
-    with pytest.raises(ValueError, match=r"^noise_rate: T must be invertible .*condition number"):
+    with pytest.raises(ValueError, match=r"^noise_rate: must make T invertible, .*number of"):
         TransitionMatrix.pair(eps, k)
 
 
 def test_a_table_that_does_not_fit_is_refused_in_a_sentence():
     T = TransitionMatrix.pair(0.499, 100_000)
-    with pytest.raises(ValueError, match=r"^T: backward correction .*fills in; use forward_correc"):
+    with pytest.raises(ValueError, match=r"^T: .*backward correction.*fills in; try forward_c"):
         T.inverse_table  # noqa: B018
-    with pytest.raises(ValueError, match=r"^T: must be kept sparse, but .*pair\(0.2, 4\) came"):
+    with pytest.raises(ValueError, match=r"^T: must be kept sparse, got .*pair\(0.2, 4\);"):
         TransitionMatrix.pair(0.2, 4).column_table  # noqa: B018
 
 
@@ -360,10 +380,12 @@ def test_a_table_that_does_not_fit_is_refused_in_a_sentence():
 @pytest.mark.parametrize("name", ["rows", "inverse"])
 def test_dense_arrays_are_refused_above_ten_thousand_classes(make, name):
     T = make(0.2, 10_001)
-    with pytest.raises(ValueError, match=r"^T: rows and inverse .* at most 10000 .* it has 10001"):
+    with pytest.raises(
+        ValueError, match=r"^T: must have at most 10000 classes for rows.* got 10001"
+    ):
         getattr(T, name)
     logits = np.zeros((2, 10_001))
-    with pytest.raises(ValueError, match=r"^T: rows and inverse"):
+    with pytest.raises(ValueError, match=r"^T: must have at most 10000 classes"):
         sigua.reference.step(sigua.forward_correction(T), logits, [0, 1])
 
 
@@ -373,9 +395,9 @@ def test_a_sparse_matrix_that_needs_scipy_says_so(monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     T = sigua.mapped_transition({7: 3, 3: 2, 900: 0}, 0.75, 1500)
     assert T.column_table.columns.shape == (1500, 2)
-    with pytest.raises(ImportError, match=r"^T: SciPy .*not installed; pip install 'sigua\[spars"):
+    with pytest.raises(ImportError, match=r"^T: .*SciPy.* not installed; try pip .*'sigua\[spars"):
         T.inverse_table  # noqa: B018
-    with pytest.raises(ImportError, match=r"^T: SciPy"):
+    with pytest.raises(ImportError, match=r"^T: needs SciPy"):
         sigua.mapped_transition({0: 1, 1: 0}, 0.75, 1500)
 
 
@@ -390,5 +412,5 @@ def test_a_mapping_of_many_classes_is_the_sparse_form_of_a_few():
 def test_a_damaged_dict_of_a_sparse_matrix_is_refused(data):
     good = {"data": [1.0, 1.0], "indices": [0, 1], "indptr": [0, 1, 2]}
     assert TransitionMatrix.from_dict(good).rows.tolist() == [[1, 0], [0, 1]]
-    with pytest.raises(ValueError, match=r"^rows: (must be a square matrix|each must sum to 1)"):
+    with pytest.raises(ValueError, match=r"^rows: (must be a square matrix|must each sum to 1)"):
         TransitionMatrix.from_dict(good | data)

@@ -11,6 +11,12 @@ from jax import numpy as jnp
 
 from sigua import Method, Split, checks
 from sigua.conditions import reads
+from sigua.requirements import (
+    require_cross_entropy,
+    require_method,
+    require_ranking,
+    require_whole,
+)
 from sigua_jax._measure import Base, cross_entropy
 
 _NUMBERS = "a NumPy or JAX array of numbers, in the machine's byte order"
@@ -30,11 +36,11 @@ def options(
     method: Any, weight: Any, smoothing: Any, base: Any, rank_by: Any, per_class: Any
 ) -> Options:
     """Return the options, or raise ValueError if they do not fit the method or each other."""
-    Method.require(method)
+    require_method(method)
     checks.number("label_smoothing", smoothing, 0, 1, "try 0, which turns it off")
     checks.flag("per_class", per_class)
     if per_class:
-        method.require_whole("per_class")
+        require_whole(method, "per_class")
     for name, loss in (("base", base), ("rank_by", rank_by)):
         if loss is not None and (isinstance(loss, type) or not callable(loss)):
             raise ValueError(
@@ -42,13 +48,13 @@ def options(
                 "try one that returns a loss per example, as Optax's do"
             )
     if rank_by is not None:
-        method.require_ranking()
-        plain, use = rank_by is cross_entropy, "use sigua_jax.cross_entropy"
-        method.require_cross_entropy("rank_by", plain, repr(rank_by), use)
+        require_ranking(method)
+        plain, use = rank_by is cross_entropy, "sigua_jax.cross_entropy"
+        require_cross_entropy(method, "rank_by", plain, repr(rank_by), use)
     elif base is not None or smoothing:
         name = "base" if base is not None else "label_smoothing"
-        use = "leave it out" if method.T is not None else "add rank_by=sigua_jax.cross_entropy"
-        method.require_cross_entropy(name, False, "another loss", use)
+        use = "leaving it out" if method.T is not None else "rank_by=sigua_jax.cross_entropy"
+        require_cross_entropy(method, name, False, "another loss", use)
     if base is not None and (weight is not None or smoothing):
         name = "weight" if weight is not None else "label_smoothing"
         raise ValueError(f"{name}: must be left out with base, got both; try it inside base")

@@ -1,92 +1,81 @@
-"""The losses that a method optimises: at the label, or corrected by a transition matrix."""
+"""The losses that a method optimises: at the label, or corrected by T; a class for each."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 from jax import Array
 from jax import numpy as jnp
 
-from sigua import Method, TransitionMatrix, checks
+from sigua import Method
 from sigua.conditions import no_class_sums
+from sigua.requirements import find_correction, find_form
+from sigua.transition import require_matrix
+from sigua_jax._matrix import MATRICES, log_mix
 from sigua_jax._measure import Measure, lookup
 
 
-def losses(method: Method, measure: Measure, logits: Array, labels: Array) -> Array:
-    """Return what is optimised per example, (n,), in O(n k) for class indices."""
-    checks.choice("correction", method.correction, ("none", "backward", "forward"))
-    T = method.T
-    if T is None:
+class Plain:
+    """No correction, and the base of those that there are.
+
+    Args:
+        method: whose correction it is.
+    """
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+
+    def losses(self, measure: Measure, logits: Array, labels: Array) -> Array:
         return measure.at_label(logits, labels)
-    if method.correction == "backward":
-        return measure.combined(logits, _rows(T, labels, logits, inverse=True))
-    if measure.base is not None or measure.smoothing or labels.ndim == 2:
-        return measure.at_label(_log_observed(jax.nn.log_softmax(logits), T), labels)
-    rows = _rows(T, labels, logits, inverse=False)
-    loss = -_log_mix(jax.nn.log_softmax(logits), rows)
-    return loss if measure.weight is None else loss * lookup(measure.weight, labels)
+
+    def class_sums(self, measure: Measure, logits: Array) -> Array:
+        raise no_class_sums()
+
+
+class Backward(Plain):
+    """[T^-1 l]_y."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__(method)
+        self.T = require_matrix("T", method.T)
+        self.matrix = find_form(self.T, MATRICES)(self.T)
+
+    def losses(self, measure: Measure, logits: Array, labels: Array) -> Array:
+        return measure.combined(logits, self.matrix.inverse_rows(labels, logits))
+
+    def class_sums(self, measure: Measure, logits: Array) -> Array:
+        sums = jnp.asarray(self.T.inverse_column_sums, logits.dtype)
+        logits = jax.lax.stop_gradient(logits)
+        return measure._replace(weight=None).combined(logits, jnp.broadcast_to(sums, logits.shape))
+
+
+class Forward(Plain):
+    """-log [T'p]_y."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__(method)
+        T = require_matrix("T", method.T)
+        self.matrix = find_form(T, MATRICES)(T)
+
+    def losses(self, measure: Measure, logits: Array, labels: Array) -> Array:
+        log_p = jax.nn.log_softmax(logits)
+        if measure.base is not None or measure.smoothing or labels.ndim == 2:
+            return measure.at_label(self.matrix.log_observed(log_p), labels)
+        loss = -log_mix(log_p, self.matrix.columns(labels, logits))
+        return loss if measure.weight is None else loss * lookup(measure.weight, labels)
+
+
+CORRECTIONS: dict[str, type[Plain]] = {"none": Plain, "backward": Backward, "forward": Forward}
+
+
+def losses(method: Method, measure: Measure, logits: Array, labels: Array) -> Array:
+    """Return what is optimised per example, (n,), in O(n k) for class indices.
+
+    Raises:
+        ValueError: there is no correction here of the method's name.
+    """
+    return find_correction(method, CORRECTIONS)(method).losses(measure, logits, labels)
 
 
 def class_sums(method: Method, measure: Measure, logits: Array) -> Array:
     """Return 1'T^-1 l, (n,)."""
-    if method.T is None or method.correction != "backward":
-        raise no_class_sums()
-    sums = jnp.asarray(method.T.inverse_column_sums, logits.dtype)
-    logits = jax.lax.stop_gradient(logits)
-    return measure._replace(weight=None).combined(logits, jnp.broadcast_to(sums, logits.shape))
-
-
-def _rows(T: TransitionMatrix, labels: Array, logits: Array, inverse: bool) -> Array:
-    """Return row y of T^-1, or column y of T, (n, k); for symmetric noise without a table."""
-    if T.flip_rate is not None:
-        on, off = (sum(T.inverse_pair), T.inverse_pair[1]) if inverse else T.entries
-        if labels.ndim == 2:
-            return (on - off) * labels + off * labels.sum(-1, keepdims=True)
-        own = labels[:, None] == jnp.arange(T.num_classes)
-        return jnp.where(own, on, off).astype(logits.dtype)
-    if T.csr is not None:
-        columns, values = _sparse(T.inverse_table if inverse else T.column_table, logits)
-        if labels.ndim == 2:
-            columns, values = columns[None], labels[:, :, None] * values
-        else:
-            columns, values = lookup(columns, labels), lookup(values, labels)
-        each = jnp.arange(len(labels)).reshape(-1, *[1] * (values.ndim - 1))
-        sharding = jax.typeof(logits).sharding
-        return jnp.zeros_like(logits).at[each, columns].add(values, out_sharding=sharding)
-    table = jnp.asarray(T.inverse if inverse else T.rows.T, logits.dtype)
-    return _exactly(labels, table) if labels.ndim == 2 else lookup(table, labels)
-
-
-def _log_observed(log_p: Array, T: TransitionMatrix) -> Array:
-    """Return log(T'p), (n, k)."""
-    if T.flip_rate is not None:
-        on, off = T.entries
-        observed = jnp.log((on - off) * jnp.exp(log_p) + off) if off else log_p
-    elif T.csr is not None:
-        columns, values = _sparse(T.column_table, log_p)
-        return _log_mix(log_p[:, columns], values)
-    elif (T.rows > 0).all():
-        observed = jnp.log(_exactly(jnp.exp(log_p), jnp.asarray(T.rows, log_p.dtype)))
-    else:  # where T has zeros, T'p underflows as p does
-        return _log_mix(log_p[:, None], jnp.asarray(T.rows.T, log_p.dtype))
-    return jnp.where(jnp.isnan(log_p), jnp.nan, observed)  # which XLA's log and exp may lose
-
-
-def _log_mix(log_p: Array, rows: Array) -> Array:
-    """Return log sum_j rows_j p_j over the last axis; -inf for none, with a gradient of 0."""
-    possible = ((rows > 0) & (log_p != -jnp.inf)).any(-1)  # else logsumexp has a gradient of NaN
-    given = jnp.where(possible[..., None], log_p, 0.0)
-    mixed = jnp.where(possible, jax.nn.logsumexp(given, -1, b=rows), -jnp.inf)
-    return jnp.where(jnp.isnan(log_p[..., 0]), jnp.nan, mixed)  # which XLA's log and exp may lose
-
-
-def _exactly(left: Array, right: Array) -> Array:
-    """Return the matrix product; accelerators round its factors by default."""
-    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
-
-
-def _sparse(table: Any, like: Array) -> tuple[Array, Array]:
-    """Return the columns and the values of the entries of each row, (k, m)."""
-    columns, values = table
-    return jnp.asarray(columns, jnp.int32), jnp.asarray(values, like.dtype)
+    return find_correction(method, CORRECTIONS)(method).class_sums(measure, logits)

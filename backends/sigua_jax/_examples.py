@@ -9,6 +9,7 @@ from jax import Array
 from jax import numpy as jnp
 
 from sigua import Method, checks
+from sigua.requirements import require_classes
 from sigua_jax._check import array, is_kind, mask, per_example, readable
 from sigua_jax._measure import Base, along, own_loss, two_way
 
@@ -64,7 +65,7 @@ def batch(
     given = _filled(logits, labels, where)
     if of_classes:
         given = _of_classes(given)
-    method.require_classes(given.num_classes)
+    require_classes(method, given.num_classes)
     indices = given.logits.ndim == 2 and given.num_classes > 1 and given.labels.ndim == 1
     if given.soft:
         unknown = _not_probabilities(given)

@@ -10,6 +10,7 @@ import numpy as np
 
 from sigua import Known, Method, SmallLoss, checks
 from sigua.conditions import reads
+from sigua.requirements import require_ranking, require_whole
 from sigua_keras._measure import is_alias
 
 _MARKS = "try sample_weight=np.where(trusted, 1.0, -1.0)"
@@ -50,9 +51,9 @@ def ranking(method: Method, per_class: Any, rank_by: Any) -> None:
     """Raise ValueError on a ranking that does not fit the method."""
     checks.flag("per_class", per_class)
     if per_class:
-        method.require_whole("per_class")
+        require_whole(method, "per_class")
     if rank_by is not None:
-        method.require_ranking()
+        require_ranking(method)
         plain(rank_by)
         known("rank_by", rank_by)
 

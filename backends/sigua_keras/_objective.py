@@ -22,7 +22,7 @@ from sigua.conditions import reads
 from sigua_keras import _check
 from sigua_keras._clock import Clock
 from sigua_keras._compiled import stand_in
-from sigua_keras._correct import Correction
+from sigua_keras._correct import correction_of
 from sigua_keras._measure import Loss, Tensor, num_classes, resolve, squeeze_labels
 from sigua_keras._outputs import Output, predicted, traced
 from sigua_keras._schedule import Shares
@@ -58,7 +58,7 @@ class Objective:
             _check.known("loss", loss)
         self.ranking = ranking
         self.method, self.output, self.loss = method, output, loss
-        self.correction = Correction(method)
+        self.correction = correction_of(method)
         self.shares = Shares(method)
         self.clock = Clock(method, self.shares, output, steps_per_epoch)
         self.evaluating = False
@@ -214,7 +214,7 @@ def total_loss(
         total = compute_loss(x, y, y_pred, outputs[0].packed(parts), training=training)
     finally:
         asked = [loss.forget() for loss, *_ in told]
-    corrected = any(objective.method.correction != "none" for objective in objectives)
+    corrected = any(objective.method.T is not None for objective in objectives)
     _check.asked(all(asked) or not corrected)
     return total
 

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from sigua import Method, conditions
+from sigua.requirements import require_cross_entropy
 from sigua_keras import _check
 from sigua_keras._batch import Batch, ClassBatch, signed_weights
 from sigua_keras._correct import Correction
@@ -39,7 +40,7 @@ class Ranking(NamedTuple):
         if method.needs_cross_entropy:
             name, loss = ("loss", loss) if self.rank_by is None else ("rank_by", self.rank_by)
             plain = is_alias(loss) or is_cross_entropy(keras.losses.get(loss), y_pred)
-            method.require_cross_entropy(name, plain, repr(loss), "use cross-entropy")
+            require_cross_entropy(method, name, plain, repr(loss), "cross-entropy")
 
     def needs_class(self, method: Method) -> bool:
         """Return whether each example must have one class, whatever the loss."""

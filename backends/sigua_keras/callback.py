@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from sigua import Method
+from sigua.requirements import require_method
 from sigua_keras import _check, _clock
 from sigua_keras._attach import Attachment, strategy_scope
 from sigua_keras._objective import Objective
@@ -119,7 +120,7 @@ class SIGUA(keras.callbacks.Callback):
         steps_per_epoch: int | None = None,
     ) -> None:
         super().__init__()
-        Method.require(method)
+        require_method(method)
         _check.output(output)
         _check.ranking(method, per_class, rank_by)
         self.method, self.output, self.loss = method, output, loss

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import Method, checks, label_losses, label_margins, reference
 from sigua.diagnostics import masks_to_count, report
+from sigua.requirements import require_classes
 from sigua_keras._outputs import Output
 
 TOLERANCE = 0.02
@@ -100,7 +101,7 @@ class LabelWatch(keras.callbacks.Callback):
         label_losses(p, self.y[: len(p)])
         checks.labels("y", self.y, p.shape[1])
         if self.method is not None:
-            self.method.require_classes(p.shape[1], "predictions")
+            require_classes(self.method, p.shape[1], "predictions")
 
     def _probabilities(self, steps: int | None = None) -> NDArray[np.float64]:
         """Return the predictions, (n, k), for the first `steps` mini-batches, or for all."""

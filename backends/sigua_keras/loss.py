@@ -8,8 +8,9 @@ import keras
 
 from sigua import Method
 from sigua.conditions import reads
+from sigua.requirements import require_method
 from sigua_keras import _check, _measure
-from sigua_keras._correct import Correction
+from sigua_keras._correct import correction_of
 from sigua_keras._margins import require_classes
 from sigua_keras._select import Ranking, weigh
 
@@ -47,7 +48,7 @@ class SIGUALoss(keras.losses.Loss):
         per_class: bool = False,
         rank_by: Any = None,
     ) -> None:
-        Method.require(method)
+        require_method(method)
         if method.horizon > 0:
             advice = "the callback, sigua_keras.SIGUA(method)"
             if method.horizon == float("inf") and not hasattr(method.condition, "horizon"):
@@ -73,7 +74,7 @@ class SIGUALoss(keras.losses.Loss):
             require_classes(loss)
         _check.ranking(method, per_class, rank_by)
         self._ranking = Ranking(per_class, rank_by)
-        self._correction = Correction(method)
+        self._correction = correction_of(method)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Return the objective of a mini-batch.

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from sigua import Method
+from sigua.requirements import require_method
 from sigua_keras import _check, _clock
 from sigua_keras._attach import strategy_scope
 from sigua_keras._metrics import evaluating, require_tracked, track, without_shares
@@ -56,7 +57,7 @@ class SIGUAModel(keras.Model):
         steps_per_epoch: int | None = None,
         **kwargs: Any,
     ) -> None:
-        Method.require(method)
+        require_method(method)
         _check.output(output)
         if not isinstance(model, keras.Layer) or isinstance(model, SIGUAModel):
             raise ValueError(

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sigua import Split, checks
+from sigua import Split
 from sigua.conditions import no_class_sums, no_margins
-from sigua_torch._measure import class_dim, is_index
-
-INF = float("inf")
+from sigua_torch._measure import INF, class_dim, is_index
 
 
 @dataclass(eq=False)
@@ -134,8 +132,10 @@ def find_groups(
     index, count = torch.zeros(shape.numel(), dtype=torch.int64, device=logits.device), 1
     if per_class:
         if not is_index(logits, target) or target.is_floating_point():
-            advice = "leave it out, or give target.argmax(1); target.long() with a sigmoid"
-            raise checks.refuse("per_class", "needs class indices", "probabilities came", advice)
+            raise ValueError(
+                "per_class: must come with class indices, got probabilities; "
+                "try target.argmax(1), target.long() with a sigmoid, or leaving per_class out"
+            )
         index, count = target.reshape(-1), logits.shape[class_dim(logits)]
     if per_image:
         images = logits.shape[0] if logits.ndim > 1 else 1

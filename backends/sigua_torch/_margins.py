@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sigua import confidence
+from sigua.conditions import no_margins
 from sigua_torch._measure import class_dim, is_index
 from sigua_torch._pool import Pool
 from sigua_torch._schedule import is_repeated
@@ -40,6 +41,18 @@ class Margins:
         own = u.masked_fill(~self.at_label, 0.0).sum(self.dim)
         other = u.masked_fill(self.at_label, 0.0).amax(self.dim)
         return ((own - other) / u.sum(self.dim)).reshape(-1)
+
+    def measure(self, confidence: Confidence | None) -> Callable[[bool], Tensor]:
+        """Return what measures margins, by class, for which it needs the confidence, or not."""
+
+        def measure(by_class: bool) -> Tensor:
+            if not by_class:
+                return self(None)
+            if confidence is None:
+                raise no_margins()
+            return self(confidence.rates())
+
+        return measure
 
     def sums(self) -> Tensor:
         """Return the sum of p(j | x) over examples labelled j, and their number, (2, k)."""

@@ -18,6 +18,7 @@ from sigua_torch._flat import is_visible
 from sigua_torch._sparse import along, settled
 
 Base = Callable[[Tensor, Tensor], Tensor]
+INF = float("inf")
 
 
 def class_dim(logits: Tensor) -> int:
@@ -36,11 +37,14 @@ class Measure(NamedTuple):
         smoothing: label smoothing, in [0, 1].
         base: the user's own loss, from logits and target to a loss per example; None for
             cross-entropy.
+        unguarded: whether whoever asks looks for infinite losses himself: those that count in a
+            combination then make it anything infinite, or NaN, in fewer operators.
     """
 
     weight: Tensor | None
     smoothing: float
     base: Base | None
+    unguarded: bool = False
 
     def at_label(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss per example, with the target's shape less the classes."""
@@ -56,19 +60,15 @@ class Measure(NamedTuple):
         It is +inf, which says nothing, where an infinite loss has a coefficient other than 0.
         """
         dim = class_dim(logits)
-        if self.base is None and is_visible(logits):
-            losses = self.combined_if_finite(logits, rows)
-            if is_finite(losses):
+        if self.base is None and (self.unguarded or is_visible(logits)):
+            smoothed = self._smoothed(rows, dim).to(logits.dtype)
+            losses = F.cross_entropy(logits, smoothed, self.weight, reduction="none")
+            if self.unguarded or is_finite(losses):
                 return losses
         rows = self._smoothed(rows, dim)
         if self.base is not None:
             return settled(self._every_class(logits, self.base), rows, dim)
         return settled(-logits.log_softmax(dim), self._weighted(rows, dim), dim)
-
-    def combined_if_finite(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """Return `combined` of cross-entropies, in fewer operators; inf or NaN if one is inf."""
-        rows = self._smoothed(rows, class_dim(logits)).to(logits.dtype)
-        return F.cross_entropy(logits, rows, self.weight, reduction="none")
 
     def of_probabilities(self, log_p: Tensor, target: Tensor) -> Tensor:
         """Return `at_label` of logits that are log-probabilities, and may be -inf.

@@ -11,11 +11,29 @@ from torch import Tensor
 
 from sigua import Method, Split
 from sigua.conditions import choose
-from sigua_torch._batch import INF, DeviceBatch, GroupedBatch, Groups, HostBatch
+from sigua_torch._batch import DeviceBatch, GroupedBatch, Groups, HostBatch
+from sigua_torch._examples import Examples
+from sigua_torch._flat import to_split
+from sigua_torch._measure import INF
+from sigua_torch._measured import Measured
 from sigua_torch._pool import Pool
 
 
-class Examples(NamedTuple):
+class LastSplit:
+    """Who was good and bad in the last training call.
+
+    It is no attribute of the criterion's own, which a module sets slowly.
+    """
+
+    def __init__(self) -> None:
+        self.found: Split | tuple[Any, torch.Size] | None = None  # or codes, and their shape
+
+    def masks(self) -> Split | None:
+        found = self.found
+        return found if found is None or isinstance(found, Split) else to_split(*found)
+
+
+class Columns(NamedTuple):
     """A mini-batch as the rules see it; every entry has shape (n,) and no gradient."""
 
     ranked: Tensor
@@ -32,6 +50,20 @@ class Examples(NamedTuple):
     margins: Callable[[bool], Tensor] | None = None
     """Returns the margins, by class or not, where the rule asks for them."""
 
+    @classmethod
+    def of(
+        cls,
+        examples: Examples,
+        found: Measured,
+        trusted: Any,
+        groups: Groups | None,
+        margins: Callable[[bool], Tensor] | None,
+    ) -> Columns:
+        """Return the columns of examples of any shape."""
+        parts = found.ranked, examples.valid, found.shares, found.sums, trusted
+        ranked, valid, shares, sums, trusted = map(flattened, parts)
+        return cls(ranked, valid, shares, sums, trusted, groups, margins)
+
 
 @dataclass
 class Selector:
@@ -47,35 +79,31 @@ class Selector:
     mean: bool
     pool: Pool | None = None
 
-    def __post_init__(self) -> None:
-        # Of the last training call; here, for a module's own attributes are slow to set.
-        self.found: Split | tuple[Any, torch.Size] | None = None  # or codes, and their shape
-
     def __call__(
-        self, examples: Examples, numbers: tuple[Any, ...], items: Any, on_host: bool
+        self, columns: Columns, numbers: tuple[Any, ...], items: Any, on_host: bool
     ) -> tuple[Tensor, Split]:
         """Return the factors of Eq. 3, (n,), and who is good and bad.
 
         Args:
-            examples: the mini-batch.
+            columns: the mini-batch.
             numbers: gamma and the condition's.
             items: what to divide by instead of the denominator; None for that.
             on_host: whether a number may be read off a tensor.
         """
-        ranked, valid, shares, *_ = examples
+        ranked, valid, shares, *_ = columns
         n = len(ranked)
         if self.pool is not None:
-            examples = self._pooled(examples, self.pool)
-            ranked, valid, shares, *_ = examples
+            columns = self._pooled(columns, self.pool)
+            ranked, valid, shares, *_ = columns
         size: Any = len(ranked)
         if valid is not None:
             ranked = ranked.masked_fill(~valid, INF)
             size = int(valid.sum()) if on_host else valid.sum()
-        given = examples.trusted, examples.sums
-        if examples.groups is not None:
-            batch: HostBatch = GroupedBatch(ranked, valid, *given, examples.groups)
+        given = columns.trusted, columns.sums
+        if columns.groups is not None:
+            batch: HostBatch = GroupedBatch(ranked, valid, *given, columns.groups)
         else:
-            batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given, examples.margins)
+            batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given, columns.margins)
         split = choose(self.method.condition, batch, numbers[1:])
         weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
         if self.mean:
@@ -103,9 +131,9 @@ class Selector:
         weights: Tensor = good - gamma * bad
         return weights
 
-    def _pooled(self, examples: Examples, pool: Pool) -> Examples:
+    def _pooled(self, own: Columns, pool: Pool) -> Columns:
         """Return the examples of all processes; padding takes no part."""
-        ranked, valid, shares, sums, trusted, groups, margins = examples
+        ranked, valid, shares, sums, trusted, groups, margins = own
         valid = torch.ones_like(ranked, dtype=torch.bool) if valid is None else valid
         marks = trusted if isinstance(trusted, Split) else (trusted,)
         columns = [None if groups is None else groups.of, shares, sums, *marks]
@@ -120,7 +148,14 @@ class Selector:
         if groups is not None and index is not None:
             groups = Groups(index.long(), groups.number)
         gathered = None if margins is None else lambda by_class: pool.gather(margins(by_class))[0]
-        return Examples(ranked, valid.bool(), shares, sums, pooled, groups, gathered)
+        return Columns(ranked, valid.bool(), shares, sums, pooled, groups, gathered)
+
+
+def flattened(part: Any) -> Any:
+    """Return a tensor or a pair of masks as one column each; `reshape` costs where it is one."""
+    if isinstance(part, Split):
+        return Split(*(mask.reshape(-1) for mask in part))
+    return part if part is None or part.ndim == 1 else part.reshape(-1)
 
 
 def _or_one(number: Any) -> Any:

@@ -9,8 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigua import TransitionMatrix
-
 FEW_PLACES = 16
 """The most entries in a column of a dense T that are gathered, and not multiplied."""
 
@@ -54,17 +52,6 @@ class SparseRows(NamedTuple):
         for columns, values in zip(self.columns.unbind(1), self.values.unbind(1), strict=True):
             total = total.index_add(dim, columns, along(values, x, dim) * x)
         return total
-
-
-def tables(T: TransitionMatrix, kind: str) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
-    """Return T^-1 (backward) or log T' (forward), and the columns of its entries if T is sparse."""
-    columns = None
-    if T.csr is not None:
-        columns, matrix = T.inverse_table if kind == "backward" else T.column_table
-    else:
-        matrix = T.inverse if kind == "backward" else T.rows.T
-    with np.errstate(divide="ignore"):  # log 0 is -inf, an impossible label
-        return columns, matrix if kind == "backward" else np.log(matrix)
 
 
 def places(log_matrix: NDArray[np.float64]) -> NDArray[np.int64] | None:

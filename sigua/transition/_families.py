@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
+from sigua.transition._pair import SPARSE_ABOVE
 from sigua.transition._sparse import Csr
-from sigua.transition.matrix import SPARSE_ABOVE, TransitionMatrix
+from sigua.transition.matrix import TransitionMatrix
 
 
 def mapped_transition(
@@ -31,17 +32,17 @@ def mapped_transition(
     >>> mapped_transition({2: 0}, 0.25, 3).rows.tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.0, 0.75]]
     """
-    rate = checks.number("noise_rate", noise_rate, 0, 1, "give a share of labels", closed=False)
-    k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
+    rate = checks.number("noise_rate", noise_rate, 0, 1, "try a share of labels", closed=False)
+    k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
     for source, target in mapping.items():
         for label in (source, target):
             if checks.whole("mapping", label, 0, "number the classes from 0") >= k:
-                came = f"{label} came"
-                raise checks.refuse("mapping", f"must lie in [0, {k})", came, "count from 0")
+                raise ValueError(f"mapping: must lie in [0, {k}), got {label}; try counting from 0")
         if source == target:
-            came = f"{source} came for {source}"
-            advice = "leave it out, and it is free of noise"
-            raise checks.refuse("mapping", "must name another class", came, advice)
+            raise ValueError(
+                f"mapping: must map a class to another one, got {source} for {source}; "
+                "try leaving it out, which makes it free of noise"
+            )
     sources, targets = (np.array(list(part), dtype=int) for part in (mapping, mapping.values()))
     each, rates = np.arange(k), np.full(len(sources), rate)
     i, j = np.concatenate([each, sources, sources]), np.concatenate([each, sources, targets])
@@ -74,13 +75,15 @@ def random_transition(
     >>> float(random_transition(4, trace=2.0).rows.trace().round(12))
     2.0
     """
-    k = checks.whole("num_classes", num_classes, 2, "give the number of classes")
+    k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
     if (noise_rate is None) == (trace is None):
-        came = f"noise_rate={noise_rate} and trace={trace} came"
-        raise checks.refuse("noise_rate", "give it or trace", came, "give one of the two")
+        raise ValueError(
+            f"noise_rate: must be given, or else trace, got noise_rate={noise_rate} and "
+            f"trace={trace}; try one of the two"
+        )
     if trace is not None:
-        noise_rate = 1 - checks.number("trace", trace, 0, k, "give the diagonal's sum") / k
-    rate = checks.number("noise_rate", noise_rate, 0, 1, "give the share", closed=False)
+        noise_rate = 1 - checks.number("trace", trace, 0, k, "try the sum of the diagonal") / k
+    rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share", closed=False)
     rng = np.random.default_rng(seed)
     for _ in range(100):
         try:

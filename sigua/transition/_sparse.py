@@ -10,8 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigua import checks
-
 Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -126,17 +124,21 @@ def column_table(csr: Csr) -> Padded:
     table = padded(columns)
     if table is None:
         lengths = np.diff(columns.indptr)
-        rule = f"kept sparse, its longest column times k may be {MAX_ENTRIES} at most"
-        came = f"class {lengths.argmax()} is observed for {lengths.max()} of {csr.size}"
-        raise checks.refuse("T", rule, came, "split or drop that class, or take symmetric noise")
+        raise ValueError(
+            f"T: must have at most {MAX_ENTRIES} entries in its longest column times k to be kept "
+            f"sparse, got class {lengths.argmax()}, which is observed for {lengths.max()} of "
+            f"{csr.size}; try splitting or dropping that class, or symmetric noise"
+        )
     return table
 
 
 def fills_in(size: int) -> ValueError:
     """Return the error for a T^-1 that is not sparse enough for a table."""
-    rule = f"backward correction keeps T^-1 as k rows of at most {MAX_ENTRIES // size} entries"
-    advice = "use forward_correction(T), or drop the rarest confusions"
-    return checks.refuse("T", rule, f"the inverse of {size} classes fills in", advice)
+    return ValueError(
+        f"T: must have an inverse with rows of at most {MAX_ENTRIES // size} entries for backward "
+        f"correction, got one of {size} classes that fills in; try forward_correction(T), or "
+        "dropping the rarest confusions"
+    )
 
 
 def pair_csr(rate: float, size: int) -> Csr:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from sigua import checks
 from sigua.transition import _sparse
 from sigua.transition._sparse import INVERSE_ERROR, Csr, Integers, Matrix, Padded
 from sigua.transition._stochastic import MAX_CONDITION
@@ -39,10 +38,11 @@ def condition(csr: Csr) -> float:
     groups = _groups(csr)
     if max(map(len, groups)) <= MAX_GROUP:
         return max(float(np.abs(inverse).sum(axis=-1).max()) for _, inverse in _blocks(csr, groups))
-    rule = f"noise above one half is for groups of at most {MAX_GROUP} classes if kept sparse"
-    came = f"{max(map(len, groups))} hang together"
-    advice = "lower the noise, drop the rarest confusions, or give a dense array"
-    raise checks.refuse("rows", rule, came, advice)
+    raise ValueError(
+        f"rows: must have groups of at most {MAX_GROUP} classes if sparse, with noise above one "
+        f"half, got a group of {max(map(len, groups))}; try less noise, dropping the rarest "
+        "confusions, or a dense array"
+    )
 
 
 def inverse_table(csr: Csr) -> Padded:
@@ -177,5 +177,7 @@ def _scipy(part: str) -> Any:
     try:
         return import_module(f"scipy.{part}")
     except ImportError:
-        came = "it is not installed; pip install 'sigua[sparse]'"
-        raise ImportError(f"T: SciPy inverts a sparse one, but {came}") from None
+        raise ImportError(
+            "T: needs SciPy to invert a sparse matrix, which is not installed; "
+            "try pip install 'sigua[sparse]'"
+        ) from None

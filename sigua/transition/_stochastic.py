@@ -66,9 +66,12 @@ def from_sparse(rows: Any) -> Csr:
 def refuse_above(condition: float, name: str) -> None:
     """Raise ValueError for a condition number above the limit, NaN included."""
     if not condition <= MAX_CONDITION:
-        came = f"the condition number is {condition:.3g}"
-        rule = f"T must be invertible with a condition number of at most {MAX_CONDITION:g}"
-        raise checks.refuse(name, rule, came, "lower the noise, or merge classes that look alike")
+        raise ValueError(
+            f"{name}: must make T invertible, with a condition number of at most "
+            f"{MAX_CONDITION:g}, got a condition number of "
+            f"{condition:.3g}; "
+            "try less noise, or merging classes that look alike"
+        )
 
 
 def _numbers(array: NDArray[Any]) -> Matrix:
@@ -93,19 +96,22 @@ def _refuse_names(rows: Any) -> None:
 
 
 def _not_numbers(error: Exception) -> ValueError:
-    advice = "give a row of numbers per true class"
-    return checks.refuse("rows", "must be a square matrix", str(error), advice)
+    return ValueError(
+        f"rows: must be a square matrix, got {error}; try a row of numbers per true class"
+    )
 
 
 def _refuse_shape(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
-        came = f"shape {shape} came"
-        raise checks.refuse("rows", "must be a square matrix", came, "give a row per true class")
+        raise ValueError(
+            f"rows: must be a square matrix, got shape {shape}; try a row per true class"
+        )
 
 
 def _no_probability(i: Any, j: Any, value: Any) -> ValueError:
-    came = f"rows[{i}, {j}] is {value:g}"
-    return checks.refuse("rows", "must be probabilities", came, "give p(observed j | true i)")
+    return ValueError(
+        f"rows: must be probabilities, got {value:g} at [{i}, {j}]; try p(observed j | true i)"
+    )
 
 
 def _refuse_sums(sums: NDArray[Any], column_sums: NDArray[Any]) -> None:
@@ -113,7 +119,7 @@ def _refuse_sums(sums: NDArray[Any], column_sums: NDArray[Any]) -> None:
     if not off.any():
         return
     i = int(off.argmax())
-    advice = "divide each row by its sum if these are counts"
+    advice = "rows / rows.sum(axis=1, keepdims=True) if these are counts"
     if np.allclose(column_sums, 1, atol=ROUNDING):
-        advice = "its columns do, so it looks transposed: give rows.T, or use from_cleanlab"
-    raise checks.refuse("rows", "each must sum to 1", f"row {i} sums to {sums[i]:.6g}", advice)
+        advice = "rows.T, or from_cleanlab, for the columns do sum to 1"
+    raise ValueError(f"rows: must each sum to 1, got {sums[i]:.6g} in row {i}; try {advice}")

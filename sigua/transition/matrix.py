@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
-from sigua.transition import _sparse, _sparse_inverse
+from sigua.transition._form import Form
+from sigua.transition._forms import Dense, Sparse, Symmetric
 from sigua.transition._kept import Kept
+from sigua.transition._pair import Pair
 from sigua.transition._sparse import Csr, Matrix, Padded
-from sigua.transition._stochastic import ROUNDING, from_dense, from_sparse, is_sparse, refuse_above
+from sigua.transition._stochastic import ROUNDING, is_sparse
 
-MAX_DENSE = 10_000
-"""The most classes for which a sparse or symmetric T becomes a k x k array, of 0.8 GB."""
-
-SPARSE_ABOVE = 1000
-"""Pair noise and mappings of more classes than this are kept sparse."""
+FORMS: tuple[type[Form], ...] = (Dense, Sparse, Pair, Symmetric)
 
 
 class TransitionMatrix(Kept):
@@ -50,24 +47,36 @@ class TransitionMatrix(Kept):
     (2, [[1.143, -0.143], [-0.286, 1.286]])
     """
 
-    num_classes: int
-    flip_rate: float | None
-    """The noise rate of symmetric noise; None for any other matrix."""
-
-    csr: Csr | None = None
-    """(data, indices, indptr) of a T that is kept sparse, in SciPy's order; None for any other."""
-
-    _pair_rate: float | None = None
+    _kept: Form
 
     def __init__(self, rows: Any) -> None:
-        if is_sparse(rows):
-            csr = from_sparse(rows)
-            refuse_above(_sparse_inverse.condition(csr), "rows")
-            self._keep(num_classes=csr.size, flip_rate=None, csr=csr)
-        else:
-            rows = from_dense(rows)
-            refuse_above(float(np.linalg.cond(rows)), "rows")
-            self._keep(num_classes=len(rows), flip_rate=None, _rows=rows)
+        self._keep(_kept=(Sparse if is_sparse(rows) else Dense).checked(rows))
+
+    @classmethod
+    def _of(cls, form: Form) -> TransitionMatrix:
+        self = cls.__new__(cls)
+        self._keep(_kept=form)
+        return self
+
+    @property
+    def form(self) -> str:
+        """How it is kept: "symmetric", "dense" or "sparse"."""
+        return self._kept.name
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes, k."""
+        return self._kept.size
+
+    @property
+    def flip_rate(self) -> float | None:
+        """The noise rate of symmetric noise; None for any other matrix."""
+        return self._kept.flip_rate
+
+    @property
+    def csr(self) -> Csr | None:
+        """(data, indices, indptr) of a T that is kept sparse, in SciPy's order; None for others."""
+        return self._kept.csr
 
     @classmethod
     def symmetric(cls, noise_rate: float, num_classes: int) -> TransitionMatrix:
@@ -80,13 +89,7 @@ class TransitionMatrix(Kept):
         >>> TransitionMatrix.symmetric(0.5, 3).rows.tolist()
         [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
         """
-        rate, k = _rate_and_size(noise_rate, num_classes)
-        # The eigenvalues are 1 and 1 - eps - eps / (k - 1), which is 0 at eps = (k - 1) / k.
-        spread = abs(1 - rate - rate / (k - 1))
-        refuse_above(1 / spread if spread else float("inf"), "noise_rate")
-        self = cls.__new__(cls)
-        self._keep(num_classes=k, flip_rate=rate)
-        return self
+        return cls._of(Symmetric.checked(noise_rate, num_classes))
 
     @classmethod
     def pair(cls, noise_rate: float, num_classes: int) -> TransitionMatrix:
@@ -98,15 +101,7 @@ class TransitionMatrix(Kept):
         >>> TransitionMatrix.pair(0.25, 3).rows.tolist()
         [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
         """
-        rate, k = _rate_and_size(noise_rate, num_classes)
-        # T is normal, with eigenvalues 1 - eps + eps w for the k-th roots w of 1.
-        least = abs(1 - rate + rate * np.exp(2j * np.pi * (k // 2) / k))
-        refuse_above(1 / least if least else float("inf"), "noise_rate")
-        self = cls.__new__(cls)
-        csr = _sparse.pair_csr(rate, k)
-        kept = {"csr": csr} if k > SPARSE_ABOVE else {"_rows": csr.dense()}
-        self._keep(num_classes=k, flip_rate=None, _pair_rate=rate, **kept)
-        return self
+        return cls._of(Pair.checked_pair(noise_rate, num_classes))
 
     @classmethod
     def from_cleanlab(cls, noise_matrix: ArrayLike) -> TransitionMatrix:
@@ -122,25 +117,11 @@ class TransitionMatrix(Kept):
         off = np.abs(sums - 1)
         if (off > ROUNDING).any():
             i = int(off.argmax())
-            advice = "if its rows do, give TransitionMatrix(noise_matrix)"
-            came = f"column {i} sums to {sums[i]:.6g}"
-            raise checks.refuse("noise_matrix", "each column must sum to 1", came, advice)
+            raise ValueError(
+                f"noise_matrix: must have columns that sum to 1, got {sums[i]:.6g} in column {i}; "
+                "try TransitionMatrix(noise_matrix) if its rows do"
+            )
         return cls(matrix.T)
-
-    @cached_property
-    def _rows(self) -> Matrix:
-        k = self.num_classes
-        if k > MAX_DENSE:
-            rule = f"rows and inverse are arrays for at most {MAX_DENSE} classes"
-            raise checks.refuse("T", rule, f"it has {k}", "use csr, or entries and inverse_pair")
-        if self.csr is not None:
-            rows = self.csr.dense()
-        else:
-            on, off = self.entries
-            rows = np.full((k, k), off)
-            np.fill_diagonal(rows, on)
-        rows.setflags(write=False)
-        return rows
 
     @property
     def entries(self) -> tuple[float, float]:
@@ -149,10 +130,7 @@ class TransitionMatrix(Kept):
         Raises:
             ValueError: any other noise.
         """
-        if self.flip_rate is None:
-            came = f"{self!r} came"
-            raise checks.refuse("T", "must be symmetric noise for this", came, "use rows, inverse")
-        return 1 - self.flip_rate, self.flip_rate / (self.num_classes - 1)
+        return self._kept.entries
 
     @property
     def rows(self) -> Matrix:
@@ -161,29 +139,27 @@ class TransitionMatrix(Kept):
         Raises:
             ValueError: a sparse or symmetric T of more than 10,000 classes.
         """
-        return self._rows
+        return self._kept.rows
 
-    @cached_property
+    @property
     def inverse(self) -> Matrix:
         """T^-1, float64, shape (k, k), read-only; computed once. Its rows sum to 1.
 
         Raises:
             ValueError: a sparse or symmetric T of more than 10,000 classes.
         """
-        inverse = np.linalg.inv(self.rows).astype(np.float64, copy=False)
-        inverse.setflags(write=False)
-        return inverse
+        return self._kept.inverse
 
-    @cached_property
+    @property
     def column_table(self) -> Padded:
         """T', padded, for forward correction by a sparse T; computed once.
 
         Raises:
             ValueError: not kept sparse, or one class is observed for very many others.
         """
-        return _sparse.column_table(self._sparse())
+        return self._kept.column_table
 
-    @cached_property
+    @property
     def inverse_table(self) -> Padded:
         """T^-1, padded, for backward correction by a sparse T; computed once.
 
@@ -193,10 +169,7 @@ class TransitionMatrix(Kept):
             ValueError: not kept sparse, or T^-1 has too many entries.
             ImportError: SciPy is not installed. For `pair` it is not needed.
         """
-        csr = self._sparse()
-        if self._pair_rate is not None:
-            return _sparse.pair_inverse(self._pair_rate, self.num_classes)
-        return _sparse_inverse.inverse_table(csr)
+        return self._kept.inverse_table
 
     @property
     def inverse_pair(self) -> tuple[float, float]:
@@ -216,66 +189,30 @@ class TransitionMatrix(Kept):
         Raises:
             ValueError: as for `inverse_table`, of a sparse T.
         """
-        if self.flip_rate is not None:
-            return np.ones(self.num_classes)
-        if self.csr is not None:
-            columns, values = self.inverse_table
-            sums = np.bincount(columns.ravel(), values.ravel(), self.num_classes)
-            return np.asarray(sums, dtype=np.float64)
-        return np.asarray(self.inverse.sum(axis=0), dtype=np.float64)
+        return self._kept.inverse_column_sums()
 
     def __repr__(self) -> str:
-        for rate, kind in ((self.flip_rate, "symmetric"), (self._pair_rate, "pair")):
-            if rate is not None:
-                return f"TransitionMatrix.{kind}({rate}, {self.num_classes})"
-        if self.csr is not None:
-            size, count = self.num_classes, len(self.csr.data)
-            return f"<TransitionMatrix of {size} classes, sparse with {count} entries>"
-        return f"TransitionMatrix({self._rows.tolist()})"
+        return repr(self._kept)
 
     def _parts(self) -> tuple[Any, ...]:
-        if self.flip_rate is not None:
-            return self.num_classes, self.flip_rate
-        return (self._rows,) if self.csr is None else self.csr
-
-    def _sparse(self) -> Csr:
-        if self.csr is None:
-            raise checks.refuse("T", "must be kept sparse", f"{self!r} came", "use rows, inverse")
-        return self.csr
+        return self._kept._parts()
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers from which `from_dict` makes the same matrix."""
-        if self.flip_rate is not None:
-            return {"noise_rate": self.flip_rate, "num_classes": self.num_classes}
-        if self._pair_rate is not None:
-            return {"pair_rate": self._pair_rate, "num_classes": self.num_classes}
-        if self.csr is None:
-            return {"rows": self._rows.tolist()}
-        return {name: part.tolist() for name, part in self.csr._asdict().items()}
+        return self._kept.to_dict()
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TransitionMatrix:
         """Return the matrix that `to_dict` described."""
-        if "rows" in data:
-            return cls(data["rows"])
-        if "indptr" in data:
-            return cls(Csr(*(np.array(data[name]) for name in Csr._fields)))
-        if "pair_rate" in data:
-            return cls.pair(data["pair_rate"], data["num_classes"])
-        return cls.symmetric(**data)
-
-
-def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
-    rate = checks.number(
-        "noise_rate", noise_rate, 0, 1, "give the share of wrong labels", closed=False
-    )
-    return rate, checks.whole("num_classes", num_classes, 2, "give the number of classes")
+        form = next((form for form in FORMS if form.key in data), Symmetric)
+        return cls._of(form.from_dict(data))
 
 
 def require_matrix(name: str, value: object) -> TransitionMatrix:
     """Return a TransitionMatrix, or raise ValueError on anything else."""
     if not isinstance(value, TransitionMatrix):
-        came = f"a {type(value).__name__} came"
-        advice = "wrap it: TransitionMatrix(rows), .symmetric(eps, k) or .pair(eps, k)"
-        raise checks.refuse(name, "must be a TransitionMatrix", came, advice)
+        raise ValueError(
+            f"{name}: must be a TransitionMatrix, got a {type(value).__name__}; "
+            "try TransitionMatrix(rows), .symmetric(eps, k) or .pair(eps, k)"
+        )
     return value
