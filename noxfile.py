@@ -91,7 +91,7 @@ def jax(session: nox.Session) -> None:
 
 @nox.session
 def trainers(session: nox.Session) -> None:
-    """Does it train in Lightning, Hugging Face's Trainer, Accelerate, skorch, SciKeras, a search?"""
+    """Does it train in Lightning, Hugging Face's Trainer, Accelerate, skorch and SciKeras?"""
     install(session, "test", "torch", "trainers")
     run_tests(session, "trainers", KERAS_BACKEND="jax")
 

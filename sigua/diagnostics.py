@@ -50,6 +50,18 @@ class EpochReport:
         """Share that was not descended on; once `sigua_ag` is warm, it estimates the noise rate."""
         return 1 - self.good
 
+    def logs(self) -> dict[str, float]:
+        """Return what a logger takes: `wandb.log(report.logs())`, Lightning's `self.log_dict(...)`.
+
+        TensorBoard's writer takes one at a time: `writer.add_scalar(name, value, epoch)`.
+        `sigua/noise_rate` is what was dropped: an estimate under `sigua_ag`, once it is warm, and
+        what the method was told under small loss.
+
+        >>> EpochReport(good=0.5, bad=0.25, neither=0.25).logs()
+        {'sigua/good': 0.5, 'sigua/bad': 0.25, 'sigua/noise_rate': 0.5}
+        """
+        return {"sigua/good": self.good, "sigua/bad": self.bad, "sigua/noise_rate": self.dropped}
+
 
 def masks_to_count(
     split: Split,
