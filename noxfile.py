@@ -127,12 +127,11 @@ def lowest(*requirements: str) -> list[str]:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """What do the docstrings say? Pages in docs/ (pdoc), with rendered equations."""
-    install(session, "torch", "keras", "jax", "demo")
+    """Do the guide, results and API make a site whose links all hold? docs/site/index.html."""
     session.install(*nox.project.dependency_groups(PYPROJECT, "docs"))
-    pages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
-    options = ["--math", "--docformat", "google", "--output-directory", "docs"]
-    session.run("pdoc", *options, *pages, env={"KERAS_BACKEND": "jax"})
+    session.run("python", "tests/docs_site.py", "docs")
+    session.run("zensical", "build", "--strict", "--clean", "-f", "docs/mkdocs.yml")
+    session.run("python", "tests/site_links.py", "docs/site")
 
 
 @nox.session
