@@ -4,6 +4,7 @@ Versions and dependencies are read from pyproject.toml. Tests run on the built w
 checkout: pip builds and installs it, and `pytest` does not put the checkout on the path.
 """
 
+import shutil
 from pathlib import Path
 
 import nox
@@ -167,6 +168,21 @@ def wheel(session: nox.Session) -> None:
     packages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
     doctests = ["--doctest-modules", f"--ignore-glob={lightning}"]  # which is not installed here
     session.run("pytest", "-q", *doctests, "--pyargs", *packages, env=ONE_THREAD)
+
+
+@nox.session
+def sdist(session: nox.Session) -> None:
+    """Do the tests pass from the sdist, as whoever packages it would run them?"""
+    groups = nox.project.dependency_groups(PYPROJECT, "test", "torch")
+    session.install("build", *groups)
+    out = Path(session.create_tmp())
+    shutil.rmtree(out)
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(out), silent=True)
+    (archive,) = out.glob("*.tar.gz")
+    shutil.unpack_archive(archive, out, filter="data")
+    session.cd(out / archive.name.removesuffix(".tar.gz"))
+    session.install(".")
+    run_tests(session, "core torch")
 
 
 @nox.session

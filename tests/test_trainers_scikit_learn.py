@@ -13,6 +13,7 @@ import torch
 from scikeras.wrappers import KerasClassifier
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
+from skorch import NeuralNetClassifier
 
 import sigua
 from sigua_keras import SIGUA
@@ -66,7 +67,7 @@ def test_words_are_in_the_order_of_the_classifier(page):
     assert page["clf"].fit(page["x"], page["words"]).classes_.tolist() == page["classes"].tolist()
 
 
-def test_labels_numbered_in_another_order_look_wrong_by_half(page):
+def test_labels_numbered_in_another_order_look_wrong(page):
     """The trap: numbers as in `names`, columns as in `classes_`."""
     assert sigua.estimate_noise_rate(page["p"], page["y"], method="confident") > 0.8
 
@@ -80,6 +81,14 @@ def test_skorch_tells_the_epoch_anew_in_each_fold(page):
     weights = [each.module_[0].weight for each in (net, other)]
     assert not torch.equal(*weights)
     assert pickle.loads(pickle.dumps(net)).criterion_.epoch == 19
+
+
+def test_skorch_hands_a_network_that_was_made_before_on_to_the_folds(page):
+    """As the page says: a clone of the fitted classifier has its weights."""
+    options = page["net"].get_params(deep=False) | {"module": page["network"](), "max_epochs": 1}
+    net = NeuralNetClassifier(**options).fit(page["x"], page["y"])
+    other = clone(net).initialize()
+    assert torch.equal(net.module_[0].weight, other.module_[0].weight)
 
 
 def test_scikeras_makes_a_callback_for_each_fit(page, classifier):
