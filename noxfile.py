@@ -4,6 +4,7 @@ Versions and dependencies are read from pyproject.toml. Tests run on the built w
 checkout: pip builds and installs it, and `pytest` does not put the checkout on the path.
 """
 
+import shutil
 from pathlib import Path
 
 import nox
@@ -91,7 +92,7 @@ def jax(session: nox.Session) -> None:
 
 @nox.session
 def trainers(session: nox.Session) -> None:
-    """Does it train in Lightning, Hugging Face's Trainer, Accelerate, skorch and a Keras search?"""
+    """Does it train in Lightning, Hugging Face's Trainer, Accelerate, skorch and SciKeras?"""
     install(session, "test", "torch", "trainers")
     run_tests(session, "trainers", KERAS_BACKEND="jax")
 
@@ -127,12 +128,11 @@ def lowest(*requirements: str) -> list[str]:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """What do the docstrings say? Pages in docs/ (pdoc), with rendered equations."""
-    install(session, "torch", "keras", "jax", "demo")
+    """Do the guide, results and API make a site whose links all hold? docs/site/index.html."""
     session.install(*nox.project.dependency_groups(PYPROJECT, "docs"))
-    pages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
-    options = ["--math", "--docformat", "google", "--output-directory", "docs"]
-    session.run("pdoc", *options, *pages, env={"KERAS_BACKEND": "jax"})
+    session.run("python", "tests/docs_site.py", "docs")
+    session.run("zensical", "build", "--strict", "--clean", "-f", "docs/mkdocs.yml")
+    session.run("python", "tests/site_links.py", "docs/site")
 
 
 @nox.session
@@ -168,6 +168,21 @@ def wheel(session: nox.Session) -> None:
     packages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
     doctests = ["--doctest-modules", f"--ignore-glob={lightning}"]  # which is not installed here
     session.run("pytest", "-q", *doctests, "--pyargs", *packages, env=ONE_THREAD)
+
+
+@nox.session
+def sdist(session: nox.Session) -> None:
+    """Do the tests pass from the sdist, as whoever packages it would run them?"""
+    groups = nox.project.dependency_groups(PYPROJECT, "test", "torch")
+    session.install("build", *groups)
+    out = Path(session.create_tmp())
+    shutil.rmtree(out)
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(out), silent=True)
+    (archive,) = out.glob("*.tar.gz")
+    shutil.unpack_archive(archive, out, filter="data")
+    session.cd(out / archive.name.removesuffix(".tar.gz"))
+    session.install(".")
+    run_tests(session, "core torch")
 
 
 @nox.session

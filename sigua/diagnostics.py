@@ -51,6 +51,18 @@ class EpochReport:
         """The share not descended on: an estimate of the noise rate by `sigua_ag`, once warm."""
         return 1 - self.good
 
+    def logs(self) -> dict[str, float]:
+        """Return what a logger takes: `wandb.log(report.logs())`, Lightning's `self.log_dict(...)`.
+
+        TensorBoard's writer takes one at a time: `writer.add_scalar(name, value, epoch)`.
+        `sigua/noise_rate` is what was dropped: an estimate under `sigua_ag`, once it is warm, and
+        what the method was told under small loss.
+
+        >>> EpochReport(good=0.5, bad=0.25, neither=0.25).logs()
+        {'sigua/good': 0.5, 'sigua/bad': 0.25, 'sigua/noise_rate': 0.5}
+        """
+        return {"sigua/good": self.good, "sigua/bad": self.bad, "sigua/noise_rate": self.dropped}
+
 
 def masks_to_count(
     split: Split,

@@ -8,6 +8,8 @@ Pass `ax` to draw into a figure of your own; without it a new one is made, apart
 
 from __future__ import annotations
 
+import csv
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from sigua import checks
 from sigua.diagnosis import Diagnosis
+from sigua.diagnostics import EpochReport
 from sigua.transition import TransitionMatrix
 
 Axes = Any
@@ -177,6 +180,63 @@ def diagnosis(found: Diagnosis, *, ax: Axes | None = None) -> Axes:
     ax.invert_yaxis()
     ax.set_xlim(0, 100)
     return _finish(ax, "share of the labels (%)", "")
+
+
+def selection(history: Any, *, ax: Axes | None = None) -> Axes:
+    """Draw, epoch by epoch, who was descended on, climbed on and dropped, in percent.
+
+    Under `sigua_ag`, once it is warm, the share dropped estimates the noise rate.
+
+    Args:
+        history: what a run recorded: Keras's History, or its dictionary, with `sigua_good` and
+            `sigua_bad`; what Lightning's CSVLogger wrote of `EpochReport.logs`, as the path of
+            `metrics.csv` or a data frame; or a list of `EpochReport`, as `SelectionMeter` makes
+            them. Of several outputs in Keras, give one, under these two names.
+        ax: where to draw.
+
+    Raises:
+        ValueError: a history without these shares.
+    """
+    epochs, good, bad = _shares(history)
+    ax = _axes(ax)
+    drawn = {"descended on": good, "climbed on, or bad": bad, "dropped": 1 - good}
+    for color, (name, share) in zip(COLORS, drawn.items(), strict=False):
+        line = "--" if name == "dropped" else "-"  # may lie on another
+        ax.plot(epochs, 100 * share, line, color=color, linewidth=2, label=name)
+    ax.set_ylim(-2, 102)
+    return _finish(ax, "epoch", "share of the examples (%)")
+
+
+def _shares(history: Any) -> tuple[Any, Any, Any]:
+    """Return the epochs, and the shares good and bad in each."""
+    table = _columns(history)
+    for names in (("sigua/good", "sigua/bad"), ("sigua_good", "sigua_bad")):
+        if set(names) <= table.keys():
+            break
+    else:
+        came = ", ".join(map(str, table)) or f"{type(history).__name__} without names"
+        raise ValueError(
+            "history: must have sigua/good and sigua/bad, or Keras's sigua_good and sigua_bad, "
+            f"got {came}; try Keras's History, Lightning's metrics.csv or a list of EpochReport"
+        )
+    good, bad = (np.asarray(table[name], dtype=float) for name in names)
+    if "epoch" not in table:
+        return np.arange(len(good)), good, bad
+    here = ~np.isnan(good)  # a CSV has rows for what else was logged
+    return np.asarray(table["epoch"], dtype=float)[here], good[here], bad[here]
+
+
+def _columns(history: Any) -> dict[str, Any]:
+    """Return what a history recorded, by name."""
+    if isinstance(history, str | os.PathLike):
+        with open(history, newline="", encoding="utf-8") as file:
+            rows: list[Any] = list(csv.DictReader(file))
+    elif isinstance(history, list | tuple):
+        rows = [each.logs() for each in history if isinstance(each, EpochReport)]
+    else:
+        table = getattr(history, "history", history)  # Keras's History has it
+        return {name: table[name] for name in table} if hasattr(table, "keys") else {}
+    return {name: ["nan" if r[name] == "" else r[name] for r in rows] for name in (rows or [{}])[0]}
 
 
 def _table(name: str, values: ArrayLike) -> Any:

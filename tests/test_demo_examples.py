@@ -40,6 +40,36 @@ def test_ddp_without_torchrun_says_how_to_start_it():
     assert done.stderr.strip() == "start it with: torchrun --nproc-per-node 2 examples/ddp.py"
 
 
+def test_tour_goes_from_a_noisy_data_set_to_pictures_of_suspects(tmp_path):
+    """It forgets what plain training memorises, and the worst twenty are wrong."""
+    done = launch("-W", "error", EXAMPLES / "tour.py", "--out", tmp_path / "pictures")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = dict(re.findall(r"(\w+): (\d+\.\d)% of the test digits right", done.stdout))
+    assert float(found["agreement"]) > max(90, float(found["plain"]) + 10)
+    (noise,) = re.findall(r"labels, (\d+)% of them wrong", done.stdout)
+    (dropped,) = re.findall(r"dropped in the end: (\d+)%", done.stdout)
+    assert abs(int(noise) - int(dropped)) < 5
+    (right,) = re.findall(r"of the worst twenty (\d+) are wrong", done.stdout)
+    assert int(right) >= 18
+    pictures = sorted((tmp_path / "pictures").iterdir())
+    assert [path.name for path in pictures] == ["tour_suspects.png", "tour_training.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+
+
+def test_tour_is_a_notebook_whose_arguments_are_not_ours(tmp_path):
+    """Every cell has a title, and a kernel's own arguments leave it alone."""
+    text = (EXAMPLES / "tour.py").read_text(encoding="utf-8")
+    cells = re.findall(r"^# %%(.*)$", text, re.MULTILINE)
+    assert len(cells) > 5
+    assert all(title.strip() for title in cells)
+    first = text.split("\n# %%")[1]  # as a notebook runs it, without the rest
+    code = f"import sys\nsys.argv = ['kernel', '-f', 'kernel.json']\n#{first}\nprint(OUT)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240
+    )
+    assert done.stdout.splitlines()[-1] == ".", done.stderr[-3000:]
+
+
 def test_bench_quick_writes_what_was_measured_and_on_what(tmp_path):
     """One part of it: every row has a ratio to the same baseline, in the same run."""
     path = tmp_path / "rows.json"

@@ -50,6 +50,17 @@ def test_report_of_a_hand_worked_epoch():
     same(report(counted(intact=INTACT, right=RIGHT)), expected)
 
 
+def test_logs_are_the_shares_under_names_that_loggers_group():
+    """Three of seven are good: 3/7, and 4/7 dropped; two are bad."""
+    expected = {"sigua/good": 3 / 7, "sigua/bad": 2 / 7, "sigua/noise_rate": 4 / 7}
+    assert report(counted(intact=INTACT, right=RIGHT)).logs() == pytest.approx(expected, abs=1e-15)
+
+
+def test_logs_of_an_epoch_of_no_examples_are_nan():
+    nothing = report({"examples": 0, "good": 0, "bad": 0}).logs()
+    assert all(math.isnan(value) for value in nothing.values())
+
+
 def test_what_is_not_known_is_nan():
     same(report(counted()), EpochReport(3 / 7, 2 / 7, 2 / 7))
     same(report(counted(right=RIGHT)), EpochReport(3 / 7, 2 / 7, 2 / 7, accuracy=4 / 7))

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 
 import sigua
 from sigua import plot
+from sigua.diagnostics import EpochReport
 
 
 def labels(ax):
@@ -79,6 +82,54 @@ def test_a_diagnosis_is_its_shares_with_their_intervals_and_the_share_of_right_l
     assert legend(ax) == ["labels that are right"]
 
 
+GOOD, BAD = [1.0, 0.75, 0.5], [0.0, 0.125, 0.25]
+
+
+def written_by_a_trainer(folder):
+    """What Lightning's CSVLogger writes: a row for each call, with gaps for what is elsewhere."""
+    path = folder / "metrics.csv"
+    rows = ["epoch,sigua/bad,sigua/good,sigua/noise_rate,step,val_loss", "0,,,,3,1.5"]
+    rows += [f"{i},{bad},{good},{1 - good},{4 * i + 3}," for i, (good, bad) in enumerate(pairs())]
+    path.write_text("\n".join(rows))
+    return path
+
+
+def pairs():
+    return list(zip(GOOD, BAD, strict=True))
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        lambda folder: {"loss": [2, 1, 0], "sigua_good": GOOD, "sigua_bad": BAD},
+        lambda folder: SimpleNamespace(history={"sigua_good": GOOD, "sigua_bad": BAD}),
+        lambda folder: [EpochReport(good, bad, 1 - good - bad) for good, bad in pairs()],
+        written_by_a_trainer,
+        lambda folder: str(written_by_a_trainer(folder)),
+        lambda folder: pandas.read_csv(written_by_a_trainer(folder)),
+    ],
+    ids=["dictionary", "Keras", "reports", "path", "str", "data frame"],
+)
+def test_a_selection_is_three_shares_in_percent_whoever_recorded_it(recorded, tmp_path):
+    ax = plot.selection(recorded(tmp_path))
+    drawn = [(line.get_xdata().tolist(), line.get_ydata().tolist()) for line in ax.get_lines()]
+    assert drawn == [([0, 1, 2], shares) for shares in ([100, 75, 50], [0, 12.5, 25], [0, 25, 50])]
+    assert labels(ax) == ("epoch", "share of the examples (%)")
+    assert legend(ax) == ["descended on", "climbed on, or bad", "dropped"]
+
+
+def test_an_epoch_of_nothing_is_a_gap():
+    ax = plot.selection([EpochReport(np.nan, np.nan, np.nan), EpochReport(1, 0, 0)])
+    assert np.isnan(ax.get_lines()[0].get_ydata()).tolist() == [True, False]
+
+
+def test_a_csv_without_the_shares_is_refused_by_what_it_has(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("epoch,step,val_loss\n0,3,1.5\n")
+    with pytest.raises(ValueError, match=r"^history: must have .*, got epoch, step, val_loss; try"):
+        plot.selection(path)
+
+
 def test_a_figure_of_one_s_own_is_drawn_into_and_pyplot_is_left_alone(tmp_path):
     from matplotlib.figure import Figure
 
@@ -103,6 +154,13 @@ def test_a_figure_of_one_s_own_is_drawn_into_and_pyplot_is_left_alone(tmp_path):
             lambda: plot.transition(sigua.TransitionMatrix.pair(0.4, 3), names="ab"),
             r"^names: must name each class, but 2 came for 3 classes",
         ),
+        (
+            lambda: plot.selection({"loss": [1]}),
+            r"^history: must have sigua/good .*, got loss; try",
+        ),
+        (lambda: plot.selection([]), r"^history: must have .*, got list without names; try"),
+        (lambda: plot.selection([0.5]), r"^history: must have .*, got list without names; try"),
+        (lambda: plot.selection(3), r"^history: must have .*, got int without names; try"),
         (lambda: plot.loss_histogram([0.1, -1]), r"^losses: must lie in \[0, inf\]"),
         (lambda: plot.loss_histogram([0.1], [True, False]), r"^flipped: must have an entry for"),
     ],

@@ -117,7 +117,9 @@ def test_a_checkpoint_holds_the_epoch(net, digits, tmp_path):
 def test_cleanlab_cleans_a_data_set_with_it(example, digits):
     """It flags about the half that is wrong, and its own probabilities sum to one."""
     x, y = digits
-    cleaner = CleanLearning(example.classifier(METHOD, max_epochs=25), cv_n_folds=2, seed=0)
+    one_job = {"n_jobs": 1}  # forking is warned of where JAX is loaded
+    net = example.classifier(METHOD, max_epochs=25)
+    cleaner = CleanLearning(net, cv_n_folds=2, seed=0, find_label_issues_kwargs=one_job)
     cleaner.fit(x, y)
     flagged = cleaner.get_label_issues()["is_label_issue"].mean()
     assert 0.3 < flagged < 0.7

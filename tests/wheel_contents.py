@@ -4,6 +4,7 @@ FOLDER holds the sdist and the wheel built from it, DIRECT the wheel built from 
 """
 
 import email
+import re
 import sys
 import tarfile
 import zipfile
@@ -52,6 +53,11 @@ for minor in (11, 12, 13):
 
 with tarfile.open(sdist) as tar:
     inside = {name.split("/", 1)[-1] for name in tar.getnames()}
-for needed in ("LICENSE", "README.md", "CHANGELOG.md", "tests/conftest.py", "noxfile.py"):
+text = about.get_payload()
+links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("https://")]
+assert "https://" in text
+assert not links, f"the wheel's description links to {links}"
+paths = re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:md|py|png|cff))(?:#[\w-]+)?`", text)
+for needed in ("LICENSE", "README.md", "CHANGELOG.md", "tests/conftest.py", "noxfile.py", *paths):
     assert needed in inside, f"the sdist lacks {needed}"
 print(f"{wheel.name}: {len(names)} files; {sdist.name}: {len(inside)}")

@@ -1,0 +1,155 @@
+"""The page for scikit-learn users: its blocks run, and it says what these libraries do."""
+
+import pickle
+import re
+import sys
+import types
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import torch
+from scikeras.wrappers import KerasClassifier
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from skorch import NeuralNetClassifier
+
+import sigua
+from sigua_keras import SIGUA
+
+pytestmark = [
+    # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+]
+PAGE = Path(__file__).parents[1] / "examples" / "scikit_learn.md"
+
+
+@pytest.fixture(scope="module")
+def page():
+    """What the page's blocks leave behind, run one after the other."""
+    module = types.ModuleType("scikit_learn_page")  # one with a name, for pickle
+    sys.modules[module.__name__] = module
+    text = PAGE.read_text(encoding="utf-8")
+    for match in re.finditer(r"```python\n(.*?)```", text, re.DOTALL):
+        place = f"{PAGE.name}:{text[: match.start()].count(chr(10)) + 2}"
+        exec(compile(match[1], place, "exec"), module.__dict__)
+    yield module.__dict__
+    del sys.modules[module.__name__]
+
+
+@pytest.fixture
+def classifier(page):
+    """SciKeras's classifier, for a few epochs."""
+    return clone(page["clf"]).set_params(epochs=7)
+
+
+def test_out_of_fold_probabilities_find_most_of_the_wrong_labels(page):
+    """Made wrong were 40 %; both lists are mostly right, and hold most of them."""
+    wrong = page["y"] != page["true_labels"]
+    for those in (page["suspects"], page["issues"].suspects):
+        assert wrong[those].mean() > 0.85
+        assert those[wrong].mean() > 0.85
+
+
+def test_the_share_dropped_and_the_diagnosis_come_near_the_noise_rate(page):
+    """In all three, by whichever way the method came in."""
+    wrong = (page["y"] != page["true_labels"]).mean()
+    for history in (page["clf"].history_, page["wrapped"].history_.history):
+        assert history["sigua_bad"][0] == 0
+        assert history["sigua_bad"][-1] == pytest.approx(wrong, abs=0.08)
+    assert sigua.estimate_noise_rate(page["p"], page["words"], classes=page["classes"]) == (
+        pytest.approx(wrong, abs=0.08)
+    )
+
+
+def test_words_are_in_the_order_of_the_classifier(page):
+    assert page["clf"].fit(page["x"], page["words"]).classes_.tolist() == page["classes"].tolist()
+
+
+def test_labels_numbered_in_another_order_look_wrong(page):
+    """The trap: numbers as in `names`, columns as in `classes_`."""
+    assert sigua.estimate_noise_rate(page["p"], page["y"], method="confident") > 0.8
+
+
+def test_skorch_tells_the_epoch_anew_in_each_fold(page):
+    """A fitted classifier is cloned at epoch 0, and its network made afresh."""
+    net = clone(page["net"]).fit(page["x"], page["y"])
+    assert net.criterion_.epoch == 19
+    other = clone(net).initialize()
+    assert other.criterion_.epoch == 0
+    weights = [each.module_[0].weight for each in (net, other)]
+    assert not torch.equal(*weights)
+    assert pickle.loads(pickle.dumps(net)).criterion_.epoch == 19
+
+
+def test_skorch_hands_a_network_that_was_made_before_on_to_the_folds(page):
+    """As the page says: a clone of the fitted classifier has its weights."""
+    options = page["net"].get_params(deep=False) | {"module": page["network"](), "max_epochs": 1}
+    net = NeuralNetClassifier(**options).fit(page["x"], page["y"])
+    other = clone(net).initialize()
+    assert torch.equal(net.module_[0].weight, other.module_[0].weight)
+
+
+def test_scikeras_makes_a_callback_for_each_fit(page, classifier):
+    """So that a fitted classifier can be cloned, and each fold begins at epoch 0."""
+    x, y = page["x"], page["y"]
+    first = classifier.fit(x, y).history_["sigua_bad"]
+    again = clone(classifier).fit(x, y).history_["sigua_bad"]
+    assert len(first) == len(again) == 7
+    for dropped in (first, again):
+        assert dropped[0] == 0
+        assert dropped[-1] > 0.2
+    cross_val_predict(classifier, x, y, cv=2, method="predict_proba")
+
+
+def test_scikeras_goes_on_in_partial_fit(page, classifier):
+    classifier.fit(page["x"], page["y"]).partial_fit(page["x"], page["y"])
+    assert len(classifier.history_["sigua_bad"]) == 8
+    assert classifier.history_["sigua_bad"][-1] > 0.2
+
+
+def test_scikeras_is_searched_over_whole_callbacks(page, classifier):
+    methods = [sigua.standard(), page["method"]]
+    grid = {"callbacks": [SIGUA(method) for method in methods]}
+    bare = KerasClassifier(page["model"], epochs=7, batch_size=128, verbose=0)
+    search = GridSearchCV(bare, grid, cv=2, error_score="raise").fit(page["x"], page["y"])
+    chosen = search.best_params_["callbacks"].method
+    assert chosen in methods
+    dropped = search.best_estimator_.history_["sigua_bad"][-1]
+    assert (dropped > 0.2) == (chosen != sigua.standard())
+    with pytest.raises(TypeError, match="set_params"):
+        clone(classifier).set_params(callbacks__method=methods[0])
+
+
+def test_scikeras_does_not_copy_a_callback_that_has_trained(page, classifier):
+    """As the page says; once this fails, the page can be shorter."""
+    classifier.fit(page["x"], page["y"])
+    with pytest.raises(NotImplementedError):
+        pickle.dumps(classifier)
+    used = KerasClassifier(page["model"], callbacks=[SIGUA(page["method"])], epochs=1, verbose=0)
+    used.fit(page["x"], page["y"])
+    with pytest.raises(NotImplementedError):
+        clone(used)
+
+
+def test_a_model_of_scikeras_is_saved_by_itself(page, tmp_path):
+    page["clf"].model_.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    want = page["clf"].model_.predict(page["x"], verbose=0)
+    np.testing.assert_allclose(loaded.predict(page["x"], verbose=0), want, rtol=1e-5, atol=1e-7)
+
+
+def test_keras_wrapper_loses_fit_kwargs_in_a_clone(page):
+    """As the page says; once this fails, the page can be shorter."""
+    made = keras.wrappers.SKLearnClassifier(page["forgetting"], fit_kwargs={"epochs": 20})
+    assert clone(made).fit_kwargs is None
+    assert not hasattr(made, "predict_proba")
+
+
+def test_keras_wrapper_takes_what_fit_needs_from_params(page):
+    """Seven epochs, and not one: out of fold most true labels are found, and rows sum to 1."""
+    options = {"method": "decision_function", "params": {"epochs": 7, "verbose": 0}}
+    p = cross_val_predict(page["wrapped"], page["x"], page["y"], cv=2, **options)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=0, atol=1e-5)
+    assert (p.argmax(axis=1) == page["true_labels"]).mean() > 0.8
