@@ -409,14 +409,5 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(mini_batch):
         step(sigua.sigua_bc(TransitionMatrix.symmetric(0.2, 3)), logits, labels, loss)
     with pytest.raises(ValueError, match=r"^sample_weight: .*got None;"):
         step(sigua.custom(sigua.Known()), logits, labels, loss)
-    with pytest.raises(ValueError, match=r"^loss: must not ignore a class"):
-        step(METHODS[4], logits, labels, SPARSE(from_logits=True, ignore_class=3))
     with pytest.raises(ValueError, match=r"^method: must be a method"):
         SIGUA("sigua_sl")
-
-
-def test_images_of_labels_are_refused():
-    """Predictions (B, H, W, C) are not supported: an example is one row of classes."""
-    maps, labels = np.zeros((2, 3, 3, 4), "float32"), np.zeros((2, 3, 3), "int32")
-    with pytest.raises(ValueError, match=r"^(output|loss): must .*3, 3, 4\)"):
-        step(METHODS[1], maps, labels, SPARSE(from_logits=True))

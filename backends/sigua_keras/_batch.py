@@ -64,35 +64,35 @@ class Batch:
         return self._margins(by_class)
 
 
-class ClassBatch(Batch):
-    """A batch in which each class is judged alone: sizes, thresholds and means have shape (n,).
+class GroupBatch(Batch):
+    """A batch in which each group is judged alone: sizes, thresholds and means have shape (n,).
 
     Args:
-        labels: int32, shape (n,), in [0, num_classes); num_classes * n must stay below 2^31.
-        num_classes: k.
+        groups: int32, shape (n,), in [0, count); count * n must stay below 2^31.
+        count: how many groups there are.
         *args: of `Batch`.
     """
 
-    def __init__(self, labels: Tensor, num_classes: int, *args: Any) -> None:
+    def __init__(self, groups: Tensor, count: Any, *args: Any) -> None:
         super().__init__(*args)
-        self.labels, self._classes = labels, num_classes
+        self.groups, self._count = groups, count
         takes_part = ops.cast(args[1], "int32")
-        self.size = ops.take(self._sums(takes_part), labels)
+        self.size = ops.take(self._sums(takes_part), groups)
 
     def _sums(self, values: Tensor) -> Tensor:
-        return ops.segment_sum(values, self.labels, num_segments=self._classes)
+        return ops.segment_sum(values, self.groups, num_segments=self._count)
 
     def smallest(self, count: Tensor) -> Tensor:
         if self._ordered is None:
             losses = ops.where(ops.isnan(self.losses), INF, self.losses)
             order = ops.cast(ops.argsort(losses), "int32")
             n = ops.shape(losses)[0]
-            # Sorted by class, then by loss. Not every backend has a stable sort, so the rank is
+            # Sorted by group, then by loss. Not every backend has a stable sort, so the rank is
             # part of the key.
-            keys = ops.take(self.labels, order) * n + ops.arange(n, dtype="int32")
+            keys = ops.take(self.groups, order) * n + ops.arange(n, dtype="int32")
             self._ordered = ops.take(losses, ops.take(order, ops.sort(keys) % n))
-            members = self._sums(ops.ones_like(self.labels))
-            self._start = ops.take(ops.cumsum(members) - members, self.labels)
+            members = self._sums(ops.ones_like(self.groups))
+            self._start = ops.take(ops.cumsum(members) - members, self.groups)
         count = ops.minimum(count, self.size)
         place = ops.maximum(self._start + count - 1, 0)
         return ops.where(count == 0, -INF, ops.take(self._ordered, place))
@@ -101,7 +101,7 @@ class ClassBatch(Batch):
         counted = self.losses != INF
         totals = self._sums(ops.where(counted, self.losses, 0.0))
         counts = self._sums(ops.cast(counted, "int32"))
-        return ops.take(totals / _at_least_1(counts, totals.dtype), self.labels)
+        return ops.take(totals / _at_least_1(counts, totals.dtype), self.groups)
 
 
 def _at_least_1(counts: Tensor, dtype: Any) -> Tensor:

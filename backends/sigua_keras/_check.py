@@ -47,11 +47,12 @@ def known(name: str, loss: Any) -> None:
         )
 
 
-def ranking(method: Method, per_class: Any, rank_by: Any) -> None:
+def ranking(method: Method, per_class: Any, per_image: Any, rank_by: Any) -> None:
     """Raise ValueError on a ranking that does not fit the method."""
-    checks.flag("per_class", per_class)
-    if per_class:
-        require_whole(method, "per_class")
+    for name, value in (("per_class", per_class), ("per_image", per_image)):
+        checks.flag(name, value)
+        if value:
+            require_whole(method, name)
     if rank_by is not None:
         require_ranking(method)
         plain(rank_by)
@@ -98,17 +99,6 @@ def compiled(loss: Any, output: Any) -> None:
         raise ValueError(
             f"loss: must be compiled{where}, because validation and SIGUA use it, got None; try "
             "naming one in model.compile(optimizer, loss)"
-        )
-
-
-def rows(loss: Any, y_pred: Any) -> None:
-    """Raise ValueError if a loss of Keras would have several values per example."""
-    loss = "crossentropy" if is_alias(loss) else keras.losses.get(loss)
-    module = getattr(getattr(loss, "fn", loss), "__module__", "keras.losses")
-    if len(y_pred.shape) > 2 and module.startswith("keras."):
-        raise ValueError(
-            f"output: must be one row per example, (batch, classes), got {tuple(y_pred.shape)}; "
-            "try pooling or flattening the other axes, or a loss with one value per example"
         )
 
 

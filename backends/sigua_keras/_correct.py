@@ -36,19 +36,13 @@ class Correction:
         """Return the losses, (n,), with gradient, and for backward correction what gives 1'T^-1 l.
 
         Raises:
-            ValueError: T has another number of classes than the predictions, or the loss ignores a
-                class, which a correction cannot.
+            ValueError: T has another number of classes than the predictions.
         """
         raise NotImplementedError
 
     def check(self, loss: Loss, y_pred: Tensor) -> None:
-        """Refuse another number of classes than T's, and a loss that ignores one."""
+        """Refuse another number of classes than T's."""
         require_classes(self.method, _measure.num_classes(y_pred), "predictions")
-        if getattr(loss, "ignore_class", None) is not None:
-            raise ValueError(
-                "loss: must not ignore a class, for a correction counts all, got ignore_class; "
-                "try a sample_weight of 0 for those examples"
-            )
 
 
 class Plain(Correction):

@@ -64,11 +64,22 @@ def without_class(
     if column and y_true.shape[-1] != 1:
         return y_true, None  # the loss itself will refuse these
     known = (y_true >= 0) & (y_true <= num_classes(y_pred) - 1)
-    ignored = getattr(loss, "ignore_class", None)
-    if ignored is not None:
-        known = known | (y_true == ignored)
     y_true = ops.where(known, y_true, 0)
     return y_true, ops.squeeze(known, -1) if column else known
+
+
+def without_ignored(loss: Loss, y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the labels, with 0 for those of the loss's `ignore_class`, and a mask, bool, (n,).
+
+    The mask is True for the others; None if no class is ignored.
+    """
+    ignored = getattr(loss, "ignore_class", None)
+    if ignored is None or is_dense(y_true, y_pred):
+        return y_true, None
+    y_true = ops.convert_to_tensor(y_true)
+    kept = y_true != ignored
+    column = len(y_true.shape) == len(y_pred.shape)
+    return ops.where(kept, y_true, 0), ops.squeeze(kept, -1) if column else kept
 
 
 def holds_several(y_true: Tensor, y_pred: Tensor) -> Tensor | None:

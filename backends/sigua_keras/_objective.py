@@ -101,7 +101,7 @@ class Objective:
         _check.compiled(compiled, output.name)
         loss = compiled if self.loss is None else self.loss
         _check.known("loss", loss)
-        _check.rows(loss, prediction)
+        self.ranking.require_places(loss, prediction)
         if len(prediction.shape) > 1 and prediction.shape[-1] is not None:
             self.correction.check(loss, prediction)
             self.ranking.require_fit(self.method, loss, prediction)

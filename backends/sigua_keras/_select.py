@@ -10,9 +10,9 @@ from keras import ops
 from sigua import Method, conditions
 from sigua.requirements import require_cross_entropy
 from sigua_keras import _check
-from sigua_keras._batch import Batch, ClassBatch, signed_weights
+from sigua_keras._batch import Batch, GroupBatch, signed_weights
 from sigua_keras._correct import Correction
-from sigua_keras._labels import holds_several, is_several, without_class
+from sigua_keras._labels import holds_several, is_several, without_class, without_ignored
 from sigua_keras._margins import Confidence, Margins, require_classes
 from sigua_keras._measure import (
     Loss,
@@ -26,12 +26,14 @@ from sigua_keras._measure import (
     resolve,
     taken_mask,
 )
+from sigua_keras._places import Places, is_per_place
 
 
 class Ranking(NamedTuple):
     """Among which examples, and by which loss, an example is ranked."""
 
     per_class: bool = False
+    per_image: bool = False
     rank_by: Loss = None
     """A loss object or function; None for the loss that is optimised."""
 
@@ -46,6 +48,14 @@ class Ranking(NamedTuple):
         """Return whether each example must have one class, whatever the loss."""
         of_margins = conditions.reads(method.condition, "margins")
         return self.per_class or method.T is not None or of_margins
+
+    def require_places(self, loss: Loss, y_pred: Tensor) -> None:
+        """Raise ValueError if images are to be judged apart, but a row is one example."""
+        if self.per_image and not is_per_place(loss, y_pred):
+            raise ValueError(
+                "per_image: must come with predictions per time step or pixel, (n, d1, ..., k), "
+                f"and a loss of Keras, got {tuple(y_pred.shape)}; try leaving it out"
+            )
 
     def require_class(self, method: Method, loss: Loss, y_pred: Tensor) -> None:
         """Raise ValueError if examples have several labels each where one class is needed."""
@@ -66,12 +76,12 @@ class Weighed(NamedTuple):
     """The losses and signed weights of a mini-batch."""
 
     losses: Tensor
-    """(n,) the loss of each example that is optimised, with gradient."""
+    """(n,) or (n, d1, ...): the loss of each example that is optimised, with gradient."""
     labels: Tensor
     """The labels, with some class for those that are not a class."""
     split: Any
     weights: Tensor
-    """(n,) float32: signed, times the user's own weights."""
+    """float32, with the losses' shape: signed, times the user's own weights."""
     size: Tensor
     """How many examples take part."""
     classless: Tensor | None
@@ -98,10 +108,10 @@ def weigh(
         numbers: gamma, then the condition's numbers.
         loss: a loss object or function of Keras.
         y_true: labels.
-        y_pred: predictions, (n, k) or (n, 1).
-        sample_weight: (n,) or (n, 1); it scales losses but does not change their rank, and an
-            example of weight 0 has no rank. For a condition that reads `trusted` the sign is the
-            mark; otherwise a negative weight makes the loss NaN.
+        y_pred: predictions, (n, k) or (n, 1); or (n, d1, ..., k), where each place is an example.
+        sample_weight: (n,), (n, 1) or (n, d1, ...); it scales losses but does not change their
+            rank, and an example of weight 0 has no rank. For a condition that reads `trusted` the
+            sign is the mark; otherwise a negative weight makes the loss NaN.
         ranking: among which examples, and by which loss, an example is ranked.
         reduction: of the loss.
         confidence: the class confidence for margins by class; this mini-batch is added to it.
@@ -109,13 +119,20 @@ def weigh(
     Raises:
         ValueError: arguments that do not fit the method.
     """
+    _check.weight(method, sample_weight)
+    ranking.require_places(loss, y_pred)
+    places = Places(y_pred) if is_per_place(loss, y_pred) else None
+    if places is not None:
+        y_true, sample_weight = places.labels(y_true), places.weights(sample_weight)
+        y_pred = places.predictions(y_pred)
     ranking.require_fit(method, loss, y_pred)
     ranking.require_class(method, loss, y_pred)
     one_class = ranking.needs_class(method)
+    y_true, kept = without_ignored(loss, y_true, y_pred)
     y_true, known = without_class(loss, y_true, y_pred, one_class)
     losses, class_sums = correction(loss, y_true, y_pred)
     weight, trusted = _weight_and_mark(method, sample_weight)
-    mask = _both(mask_of(y_pred), taken_mask(losses))
+    mask = _both(_both(mask_of(y_pred), kept), taken_mask(losses))
     asked = _both(mask, None if weight is None else weight != 0)
     takes_part = _both(asked, known)
     if takes_part is None:
@@ -131,12 +148,8 @@ def weigh(
     if conditions.reads(method.condition, "margins"):
         margins = Margins(loss, y_true, y_pred, takes_part, confidence)
     given = ops.stop_gradient(ranked), takes_part, trusted, class_sums, margins
-    if ranking.per_class:
-        k = num_classes(y_pred)
-        labels = ops.clip(label_index(y_true, y_pred), 0, k - 1)  # ignored labels may be outside
-        batch: Batch = ClassBatch(labels, k, *given)
-    else:
-        batch = Batch(*given)
+    groups = _groups(ranking, places, y_true, y_pred)
+    batch: Batch = Batch(*given) if groups is None else GroupBatch(*groups, *given)
     split = conditions.choose(method.condition, batch, tuple(numbers[1:]))
     if margins is not None and confidence is not None:
         confidence.update(margins.sums())
@@ -150,7 +163,25 @@ def weigh(
         signed = signed * _scale(mask, reduction)
     # An infinite loss says nothing; a NaN stays NaN, even times 0.
     losses = ops.where(ops.isinf(losses), 0.0, losses)
+    if places is not None:
+        losses, y_true, signed = map(places.shaped, (losses, y_true, signed))
     return Weighed(losses, y_true, split, signed, size, classless)
+
+
+def _groups(
+    ranking: Ranking, places: Places | None, y_true: Tensor, y_pred: Tensor
+) -> tuple[Tensor, Any] | None:
+    """Return each example's group, and how many groups there are; None for the batch as a whole."""
+    if not ranking.per_class and not ranking.per_image:
+        return None
+    group, count = 0, 1
+    if ranking.per_class:
+        count = num_classes(y_pred)
+        group = ops.clip(label_index(y_true, y_pred), 0, count - 1)
+    if ranking.per_image and places is not None:
+        group = group + count * places.first_axis()
+        count = count * places.shape[0]
+    return group, count
 
 
 def _count(mask: Tensor) -> Tensor:
@@ -171,7 +202,6 @@ def _scale(mask: Tensor, reduction: str | None) -> Tensor:
 
 
 def _weight_and_mark(method: Method, sample_weight: Any) -> tuple[Tensor | None, Tensor | None]:
-    _check.weight(method, sample_weight)
     if sample_weight is None:
         return None, None
     weight = ops.convert_to_tensor(sample_weight, dtype="float32")

@@ -116,16 +116,17 @@ class SIGUA(keras.callbacks.Callback):
         loss: Any = None,
         *,
         per_class: bool = False,
+        per_image: bool = False,
         rank_by: Any = None,
         steps_per_epoch: int | None = None,
     ) -> None:
         super().__init__()
         require_method(method)
         _check.output(output)
-        _check.ranking(method, per_class, rank_by)
+        _check.ranking(method, per_class, per_image, rank_by)
         self.method, self.output, self.loss = method, output, loss
         self.steps_per_epoch = _clock.steps_per_epoch(steps_per_epoch)
-        self._ranking = Ranking(per_class, rank_by)
+        self._ranking = Ranking(per_class, per_image, rank_by)
         self._attachment: Attachment | None = None
         self._objective: Objective | None = None
         self._trained: Any = None  # the model it is for

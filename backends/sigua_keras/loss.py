@@ -46,6 +46,7 @@ class SIGUALoss(keras.losses.Loss):
         name: str = "sigua_loss",
         *,
         per_class: bool = False,
+        per_image: bool = False,
         rank_by: Any = None,
     ) -> None:
         require_method(method)
@@ -72,8 +73,8 @@ class SIGUALoss(keras.losses.Loss):
         _check.known("loss", loss)
         if reads(method.condition, "margins"):
             require_classes(loss)
-        _check.ranking(method, per_class, rank_by)
-        self._ranking = Ranking(per_class, rank_by)
+        _check.ranking(method, per_class, per_image, rank_by)
+        self._ranking = Ranking(per_class, per_image, rank_by)
         self._correction = correction_of(method)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
@@ -103,11 +104,12 @@ class SIGUALoss(keras.losses.Loss):
 
     def get_config(self) -> dict[str, Any]:
         loss = keras.saving.serialize_keras_object(self.loss)
-        per_class, rank_by = self._ranking
+        per_class, per_image, rank_by = self._ranking
         return super().get_config() | {
             "method": self.method.to_dict(),
             "loss": loss,
             "per_class": per_class,
+            "per_image": per_image,
             "rank_by": keras.saving.serialize_keras_object(rank_by),
         }
 

@@ -53,6 +53,7 @@ class SIGUAModel(keras.Model):
         output: str | int | None = None,
         loss: Any = None,
         per_class: bool = False,
+        per_image: bool = False,
         rank_by: Any = None,
         steps_per_epoch: int | None = None,
         **kwargs: Any,
@@ -68,7 +69,7 @@ class SIGUAModel(keras.Model):
         super().__init__(**kwargs)
         self.model = model
         self.method = method
-        ranking = Ranking(per_class, rank_by)
+        ranking = Ranking(per_class, per_image, rank_by)
         self._sigua = Objective(method, output, loss, ranking, steps_per_epoch)
         track(self, [self._sigua])
 
@@ -175,6 +176,7 @@ class SIGUAModel(keras.Model):
             "output": self._sigua.output,
             "loss": keras.saving.serialize_keras_object(self._sigua.loss),
             "per_class": self._sigua.ranking.per_class,
+            "per_image": self._sigua.ranking.per_image,
             "rank_by": keras.saving.serialize_keras_object(self._sigua.ranking.rank_by),
             "steps_per_epoch": self._sigua.clock.steps_per_epoch,
         }

@@ -1,0 +1,304 @@
+"""Labels per time step and per pixel: each place is an example, in one compiled step of `fit`."""
+
+import keras
+import numpy as np
+import pytest
+
+import sigua
+from sigua import TransitionMatrix, reference
+from sigua_keras import SIGUA, SIGUALoss, SIGUAModel
+from sigua_keras._places import Places
+
+# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+EPS = float(np.finfo(np.float32).eps)
+SPARSE = keras.losses.SparseCategoricalCrossentropy
+K = 4
+T = TransitionMatrix([[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.6, 0.1], [0, 0, 0.4, 0.6]])
+SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
+METHODS = [
+    sigua.standard(),
+    SL,
+    sigua.sigua_ag(warmup=0, gamma=0.25),
+    sigua.sigua_bc(T, gamma=0.5),
+    sigua.forward_correction(T),
+    sigua.sigua_nf(0.3, K),
+]
+SHAPES = [(6, 5), (3, 4, 2)]
+
+
+@keras.saving.register_keras_serializable(package="places")
+class Shift(keras.layers.Layer):
+    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient. Keeps masks."""
+
+    def __init__(self, shape, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.shift = self.add_weight(shape=shape, initializer="zeros")
+
+    def call(self, inputs):
+        return inputs + self.shift
+
+
+def step(inputs, labels, loss, *callbacks, before=(), sample_weight=None):
+    """Return the gradient with respect to the inputs, and the logs, of one step of `fit`."""
+    layer = Shift(inputs.shape)
+    model = keras.Sequential([*before, layer])
+    model.compile(keras.optimizers.SGD(1.0), loss)
+    history = model.fit(
+        inputs,
+        labels,
+        batch_size=len(inputs),
+        shuffle=False,
+        verbose=0,
+        callbacks=list(callbacks),
+        sample_weight=sample_weight,
+    )
+    logs = {name: values[-1] for name, values in history.history.items()}
+    return -keras.ops.convert_to_numpy(layer.shift.value), logs
+
+
+def batch(shape, k=K):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(scale=2, size=(*shape, k)).astype("float32")
+    labels = rng.integers(0, k, shape)
+    return logits + 3 * np.eye(k, dtype="float32")[labels] * rng.integers(0, 2, shape)[
+        ..., None
+    ], labels
+
+
+def close(actual, expected, factor=32):
+    expected = np.asarray(expected).reshape(actual.shape)
+    atol = factor * EPS * np.abs(expected).max()
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
+def flat(logits, labels):
+    return logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
+
+
+def assert_equal_to_spec(found, want):
+    gradient, logs = found
+    close(gradient, want.gradient)
+    assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
+    assert logs["sigua_good"] == pytest.approx(want.split.good.mean())
+    assert logs["sigua_bad"] == pytest.approx(want.split.bad.mean())
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_each_place_is_an_example(method, shape):
+    """The step of the spec on a column of all places, for time steps and for pixels."""
+    logits, labels = batch(shape)
+    found = step(logits, labels, SPARSE(from_logits=True), SIGUA(method))
+    assert_equal_to_spec(found, reference.step(method, *flat(logits, labels)))
+
+
+@pytest.mark.parametrize(
+    ("loss", "form"),
+    [
+        (keras.losses.CategoricalCrossentropy(from_logits=True), lambda y: np.eye(K)[y]),
+        (SPARSE(from_logits=True), lambda y: y[..., None]),
+    ],
+    ids=["one-hot", "column"],
+)
+def test_labels_of_other_forms_agree(loss, form):
+    logits, labels = batch((6, 5))
+    found = step(logits, form(labels), loss, SIGUA(SL))
+    assert_equal_to_spec(found, reference.step(SL, *flat(logits, labels)))
+
+
+def test_a_sigmoid_per_pixel_is_two_classes():
+    z, labels = batch((3, 4, 2), k=1)[0], np.random.default_rng(1).integers(0, 2, (3, 4, 2))
+    gradient, _ = step(z, labels[..., None], keras.losses.BinaryCrossentropy(True), SIGUA(SL))
+    column = z.reshape(-1, 1)
+    want = reference.step(SL, np.concatenate([0 * column, column], 1), labels.reshape(-1))
+    close(gradient, want.gradient[:, 1:])
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_images_are_judged_apart(per_class):
+    logits, labels = batch((4, 6, 5))
+    images = np.repeat(np.arange(4), 30)
+    groups = images * K + labels.reshape(-1) if per_class else images
+    callback = SIGUA(SL, per_image=True, per_class=per_class)
+    found = step(logits, labels, SPARSE(from_logits=True), callback)
+    assert_equal_to_spec(found, reference.step(SL, *flat(logits, labels), groups=groups))
+
+
+@pytest.mark.parametrize("method", [SL, METHODS[2], METHODS[3]], ids=["SL", "AG", "BC"])
+@pytest.mark.parametrize("ignored", [-1, 0, 255])
+def test_an_ignored_class_takes_no_rank_and_is_not_in_the_mean(method, ignored):
+    """As padding and borders are marked: outside of the classes, or one of them."""
+    logits, labels = batch((3, 4, 2))
+    kept = np.random.default_rng(2).random(labels.shape) < 0.6
+    kept &= labels != ignored
+    given = np.where(kept, labels, ignored)
+    gradient, logs = step(
+        logits, given, SPARSE(from_logits=True, ignore_class=ignored), SIGUA(method)
+    )
+    want = reference.step(method, logits[kept], labels[kept])
+    close(gradient[kept], want.gradient)
+    assert not gradient[~kept].any()
+    assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [SL, METHODS[2], METHODS[3]], ids=["SL", "AG", "BC"])
+def test_places_that_a_mask_hides_take_no_rank(method):
+    """Sequences are padded with zeros, which `Masking` hides; the mean is over the others."""
+    logits, labels = batch((6, 5))
+    length = np.array([5, 3, 1, 4, 2, 5])
+    there = np.arange(5) < length[:, None]
+    logits[~there] = 0
+    gradient, logs = step(
+        logits, labels, SPARSE(from_logits=True), SIGUA(method), before=[keras.layers.Masking()]
+    )
+    want = reference.step(method, logits[there], labels[there])
+    close(gradient[there], want.gradient)
+    assert not gradient[~there].any()
+    assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("form", ["places", "column", "examples"])
+def test_weights_of_places_and_of_examples(form):
+    """A weight of 0 takes no rank; others scale losses but do not rank them."""
+    logits, labels = batch((6, 5))
+    rng = np.random.default_rng(3)
+    weight = rng.integers(0, 3, (6, 1) if form == "examples" else (6, 5)).astype("float32")
+    given = {"places": weight, "column": weight[..., None], "examples": weight}[form]
+    gradient, _ = step(logits, labels, SPARSE(from_logits=True), SIGUA(SL), sample_weight=given)
+    everywhere = np.broadcast_to(weight, (6, 5))
+    taken = everywhere > 0
+    want = reference.step(SL, logits[taken], labels[taken]).gradient
+    scale = everywhere[taken][:, None] * taken.mean()
+    close(gradient[taken], want * scale)
+    assert not gradient[~taken].any()
+
+
+def test_signs_of_weights_mark_places():
+    logits, labels = batch((6, 5))
+    trusted = np.random.default_rng(4).random((6, 5)) < 0.7
+    method = sigua.custom(sigua.Known(), gamma=0.25)
+    marks = np.where(trusted, 1.0, -1.0)
+    found = step(logits, labels, SPARSE(from_logits=True), SIGUA(method), sample_weight=marks)
+    want = reference.step(method, *flat(logits, labels), trusted=trusted.reshape(-1))
+    assert_equal_to_spec(found, want)
+
+
+def test_a_loss_of_ones_own_may_still_have_one_value_per_sequence():
+    """It is called on the whole, and sequences are ranked, as the spec ranks their means."""
+    logits, labels = batch((6, 5))
+
+    def whole(y_true, y_pred):
+        each = keras.ops.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+        return keras.ops.mean(each, axis=1)
+
+    _, logs = step(logits, labels, whole, SIGUA(SL))
+    means = reference.cross_entropy(*flat(logits, labels)).reshape(6, 5).mean(axis=1)
+    split = reference.split(SL, means)
+    weights = sigua.signed_weights(split, 0.25)
+    assert logs["loss"] == pytest.approx(sigua.objective(means, weights), rel=1e-5)
+
+
+def test_the_loss_and_the_model_agree_with_the_callback(tmp_path):
+    """`SIGUALoss` compiled, and `SIGUAModel`, which is saved with its options."""
+    logits, labels = batch((4, 6, 5))
+    options = {"per_image": True}
+    callback = step(logits, labels, SPARSE(from_logits=True), SIGUA(SL, **options))
+    loss = step(logits, labels, SIGUALoss(SL, SPARSE(from_logits=True), **options))
+    close(loss[0], callback[0])
+    model = SIGUAModel(keras.Sequential([Shift(logits.shape)]), SL, **options)
+    model.compile(keras.optimizers.SGD(1.0), SPARSE(from_logits=True))
+    model.fit(logits, labels, batch_size=4, shuffle=False, verbose=0)
+    close(-keras.ops.convert_to_numpy(model.model.layers[0].shift.value), callback[0])
+    model.save(tmp_path / "model.keras")
+    assert keras.saving.load_model(tmp_path / "model.keras").get_config()["per_image"] is True
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    """Where Keras has not refused them before, as in a loop of one's own."""
+    places = Places(keras.ops.zeros((6, 5, 4)))
+    for shape in [(6, 4), (6,), (6, 5, 4, 1)]:
+        with pytest.raises(ValueError, match=r"^y: must have a label per place, \(6, 5\), got"):
+            places.labels(np.zeros(shape))
+    for shape in [(6, 4), (5,), (6, 5, 2)]:
+        with pytest.raises(ValueError, match=r"^sample_weight: must be one per example or one per"):
+            places.weights(np.zeros(shape))
+
+
+def test_images_of_rows_are_refused():
+    logits, labels = batch((6,))
+    with pytest.raises(ValueError, match=r"^per_image: must come with predictions per time step"):
+        step(logits, labels, SPARSE(from_logits=True), SIGUA(SL, per_image=True))
+
+
+def test_the_floor_of_a_part_is_refused():
+    with pytest.raises(ValueError, match=r"^per_image: "):
+        SIGUA(sigua.sigua_nf(0.3, K), per_image=True)
+    with pytest.raises(ValueError, match=r"^per_image: must be True or False"):
+        SIGUA(SL, per_image="yes")
+
+
+def tagger(words):
+    return keras.Sequential(
+        [
+            keras.layers.Embedding(words, 16, mask_zero=True),
+            keras.layers.Bidirectional(keras.layers.LSTM(16, return_sequences=True)),
+            keras.layers.Dropout(0.1),
+            keras.layers.Dense(3, activation="softmax"),
+        ]
+    )
+
+
+def test_token_tagging_with_padding_forgets_wrong_tags():
+    """A word's tag is its number modulo 3; 40 % are the next tag. Told nothing, it finds them.
+
+    The share that is dropped estimates the noise rate, padding not among it.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.integers(1, 31, (400, 12))
+    x[np.arange(12) >= rng.integers(4, 13, 400)[:, None]] = 0
+    tags = x % 3
+    wrong = rng.random(tags.shape) < 0.4
+    noisy = np.where(wrong, (tags + 1) % 3, tags)
+    keras.utils.set_random_seed(0)
+    model = tagger(31)
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
+    logs = model.fit(
+        x, noisy, batch_size=48, epochs=8, verbose=0, callbacks=[SIGUA(sigua.sigua_ag(warmup=4))]
+    ).history
+    there = x > 0
+    right = model.predict(x, verbose=0).argmax(-1)[there] == tags[there]
+    assert right.mean() > 0.95
+    assert logs["sigua_bad"][-1] == pytest.approx(wrong[there].mean(), abs=0.05)
+
+
+def test_a_small_segmentation_in_half_precision():
+    """Two halves of an image are two classes, of which 40 % of pixels have the wrong one.
+
+    With batch normalisation, mixed precision, a border that is ignored and a partial last batch.
+    """
+    rng = np.random.default_rng(0)
+    truth = (np.arange(8)[None, None] < rng.integers(3, 6, 70)[:, None, None]) * np.ones((70, 8, 8))
+    truth = truth.astype(int)
+    x = (truth + 0.3 * rng.normal(size=truth.shape)).astype("float32")[..., None]
+    wrong = rng.random(truth.shape) < 0.4
+    noisy = np.where(wrong, 1 - truth, truth)
+    noisy[:, 0] = 255
+    keras.utils.set_random_seed(0)
+    policy = "mixed_bfloat16"
+    model = keras.Sequential(
+        [
+            keras.layers.Conv2D(8, 3, padding="same", dtype=policy),
+            keras.layers.BatchNormalization(dtype=policy),
+            keras.layers.Activation("relu", dtype=policy),
+            keras.layers.Conv2D(2, 3, padding="same", dtype=policy),
+        ]
+    )
+    loss = SPARSE(from_logits=True, ignore_class=255)
+    model.compile(keras.optimizers.Adam(0.02), loss)
+    method = sigua.sigua_sl(0.4, delta=0.1, gamma=0.01, warmup=2)
+    model.fit(x, noisy, batch_size=16, epochs=20, verbose=0, callbacks=[SIGUA(method)])
+    right = model.predict(x, verbose=0).argmax(-1) == truth
+    assert right.mean() > 0.95
