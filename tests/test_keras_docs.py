@@ -9,12 +9,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 
 
 def names():
-    """Return what the blocks take for granted: a compiled model and data."""
+    """Return what the blocks take for granted: a compiled model, data, and tokens with tags."""
     rng = np.random.default_rng(0)
     x, y = rng.random((64, 5)).astype("float32"), np.arange(64) % 3
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
-    return {"model": model, "x": x, "y": y, "x_val": x, "y_val": y}
+    tokens = rng.integers(0, 100, (64, 6))
+    given = {"model": model, "x": x, "y": y, "x_val": x, "y_val": y}
+    return given | {"tokens": tokens, "tags": tokens % 5}
 
 
 def test_the_blocks_run(documented):

@@ -36,7 +36,13 @@ class SIGUA(keras.callbacks.Callback):
     Sample and class weights scale losses but never decide which examples are good. An example of
     weight 0 has no rank. Nor has an example whose label is not a class of T, or of a classification
     loss of Keras or ours: -1, k, NaN, a row of zeros; the first epoch warns how many there were. An
-    example that a Keras mask hides has no rank either, and is not counted in n.
+    example that a Keras mask hides, or whose label is the loss's `ignore_class`, has no rank either,
+    and is not counted in n.
+
+    With predictions (batch, d1, ..., classes) each time step or pixel is an example: labels have
+    shape (batch, d1, ...), or one-hot rows, and sample weights (batch, d1, ...), or (batch, 1, ...)
+    for one per sequence or image. A loss of your own is called with whole sequences or images, and
+    returns one value for each.
 
     For `sigua.Known` (and a condition of your own that reads `trusted`) the *sign* of
     `sample_weight` marks each example, plus for good and minus for bad, and its magnitude is the
@@ -86,11 +92,13 @@ class SIGUA(keras.callbacks.Callback):
         output: the output it is for, if the model has several: its name, or its index unless the
             model predicts a dict.
         loss: the loss that training optimises, as for `compile`; by default the compiled loss,
-            which is always used for validation. Per-example losses must have shape (batch,), and
-            so predictions (batch, classes) or (batch, 1).
+            which is always used for validation.
         per_class: whether to select among the examples of each label separately, so that a rare or
             hard class is not dropped as a whole. A mini-batch then needs several examples of each.
             Not for `sigua_nf` and `sigua_fc`, whose floor is that of all classes.
+        per_image: whether to select among the time steps or pixels of each example separately, with
+            predictions (batch, d1, ..., classes). With `per_class`, among those of each label in
+            each example.
         rank_by: the loss that decides, if it is not the one that is optimised, as for `compile`:
             for example plain cross-entropy with label smoothing, the only one for `sigua_nf`.
         steps_per_epoch: the number of training steps to count as an epoch, over all that the

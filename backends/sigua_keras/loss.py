@@ -30,6 +30,7 @@ class SIGUALoss(keras.losses.Loss):
         reduction: as for any loss of Keras; "mean_with_sample_weight" is refused.
         name: of the loss.
         per_class: whether to select among the examples of each label separately, as for `SIGUA`.
+        per_image: whether to select among the places of each example separately, as for `SIGUA`.
         rank_by: the loss that decides, as for `SIGUA`.
 
     Raises:
@@ -81,9 +82,9 @@ class SIGUALoss(keras.losses.Loss):
         """Return the objective of a mini-batch.
 
         Args:
-            y_true: labels, integers (n,) or (n, 1), or one-hot (n, k).
-            y_pred: predictions, (n, k), or (n, 1) for one sigmoid unit.
-            sample_weight: (n,); it scales losses but does not change their rank, and an example of
+            y_true: labels, integers (n,) or (n, 1), or one-hot (n, k); or one for each place.
+            y_pred: predictions, (n, k), or (n, 1) for one sigmoid unit; or (n, d1, ..., k).
+            sample_weight: (n,) or (n, d1, ...); it scales losses but does not change their rank, and an example of
                 weight 0 has no rank. For `sigua.Known` its sign marks the good examples:
                 `np.where(trusted, 1.0, -1.0)`.
 

@@ -36,6 +36,7 @@ class SIGUAModel(keras.Model):
         output: the output it is for, as for `SIGUA`.
         loss: the loss that training optimises, as for `SIGUA`; by default the compiled loss.
         per_class: whether to select among the examples of each label separately, as for `SIGUA`.
+        per_image: whether to select among the places of each example separately, as for `SIGUA`.
         rank_by: the loss that decides, as for `SIGUA`.
         steps_per_epoch: count the epoch in training steps, as for `SIGUA`.
         **kwargs: of `keras.Model`.
