@@ -36,8 +36,8 @@ class SIGUA(keras.callbacks.Callback):
     Sample and class weights scale losses but never decide which examples are good. An example of
     weight 0 has no rank. Nor has an example whose label is not a class of T, or of a classification
     loss of Keras or ours: -1, k, NaN, a row of zeros; the first epoch warns how many there were. An
-    example that a Keras mask hides, or whose label is the loss's `ignore_class`, has no rank either,
-    and is not counted in n.
+    example that a Keras mask hides, or whose label is the loss's `ignore_class`, has no rank
+    either, and is not counted in n.
 
     With predictions (batch, d1, ..., classes) each time step or pixel is an example: labels have
     shape (batch, d1, ...), or one-hot rows, and sample weights (batch, d1, ...), or (batch, 1, ...)

@@ -84,9 +84,9 @@ class SIGUALoss(keras.losses.Loss):
         Args:
             y_true: labels, integers (n,) or (n, 1), or one-hot (n, k); or one for each place.
             y_pred: predictions, (n, k), or (n, 1) for one sigmoid unit; or (n, d1, ..., k).
-            sample_weight: (n,) or (n, d1, ...); it scales losses but does not change their rank, and an example of
-                weight 0 has no rank. For `sigua.Known` its sign marks the good examples:
-                `np.where(trusted, 1.0, -1.0)`.
+            sample_weight: (n,) or (n, d1, ...); it scales losses but does not change their rank,
+                and an example of weight 0 has no rank. For `sigua.Known` its sign marks the good
+                examples: `np.where(trusted, 1.0, -1.0)`.
 
         Raises:
             ValueError: no sample weights, or booleans, for `sigua.Known`; for other methods a
