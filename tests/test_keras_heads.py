@@ -323,3 +323,33 @@ def test_a_compute_loss_of_ones_own_sees_predictions_and_labels():
     with pytest.raises(ValueError, match=r"^compute_loss: must call super\(\)\.compute_loss"):
         model.fit(X, Y["b"], callbacks=[SIGUA(BC)], **options)
     assert not vars(model).keys() & {"_sigua"}
+
+
+def test_checked_examples_are_a_plain_output_of_the_same_network():
+    """The guide's recipe: one step moves the weights by the method's gradient and the plain one.
+
+    A linear model without bias, from 0: its gradient is x' times the logits' gradient.
+    """
+    rng = np.random.default_rng(0)
+    x, checked = (rng.normal(size=(n, 5)).astype("float32") for n in (16, 8))
+    y, y_checked = rng.integers(0, 3, 16), rng.integers(0, 3, 8)
+    layer = keras.layers.Dense(3, use_bias=False, kernel_initializer="zeros")
+    inputs = {name: keras.Input((5,), name=name) for name in ("noisy", "checked")}
+    model = keras.Model(inputs, {name: layer(each) for name, each in inputs.items()})
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(1.0), {"noisy": loss, "checked": loss})
+    method = sigua.custom(sigua.Known(), gamma=0.5)
+    marks = np.where(np.arange(16) < 10, 1.0, -1.0)
+    callback = SIGUA(method, output="noisy")
+    callback.attach(model)
+    model.train_on_batch(
+        {"noisy": x, "checked": checked},
+        {"noisy": y, "checked": y_checked},
+        sample_weight={"noisy": marks, "checked": np.ones(8)},
+    )
+    callback.detach()
+    zeros = np.zeros((16, 3)), np.zeros((8, 3))
+    noisy = reference.step(method, zeros[0], y, trusted=marks > 0).gradient
+    plain = reference.step(sigua.standard(), zeros[1], y_checked).gradient
+    want = -(x.T @ noisy + checked.T @ plain)
+    np.testing.assert_allclose(layer.get_weights()[0], want, atol=1e-6)
