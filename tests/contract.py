@@ -235,6 +235,14 @@ class Contract:
             assert not step.good[3]
             assert not step.bad[3]
 
+    @pytest.mark.parametrize("T", [None, PAIR], ids=["no T", "T"])
+    def test_an_unknown_correction_is_refused(self, T):
+        """As if the core had got another one: it must not be mistaken for one of the others."""
+        method = sigua.standard() if T is None else sigua.forward_correction(T)
+        object.__setattr__(method, "correction", "sideways")
+        with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*'sideways';"):
+            self.run(method, *samples())
+
     @pytest.mark.filterwarnings("ignore:a mini-batch of", "ignore:epoch:UserWarning")
     def test_one_example(self):
         """Alone it is good whatever its loss: ln 4 at p = 1/4."""

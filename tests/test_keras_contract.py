@@ -4,22 +4,12 @@ import keras
 import numpy as np
 import pytest
 from contract import Contract, Step
+from keras_shift import Shift
 
 from sigua_keras import SIGUA
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
-
-class Shift(keras.layers.Layer):
-    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
-
-    def __init__(self, shape):
-        super().__init__()
-        self.shift = self.add_weight(shape=shape, initializer="zeros")
-
-    def call(self, inputs):
-        return inputs + self.shift
 
 
 class TestKeras(Contract):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras_shift import Shift
 
 import sigua
 from sigua import reference
@@ -24,18 +25,6 @@ WARNING = "epoch 0. 12 labels were not a class"  # a colon would end a filter
 
 def short(value):
     return type(value).__name__
-
-
-class Shift(keras.layers.Layer):
-    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
-
-    def __init__(self, shape):
-        super().__init__()
-        self.supports_masking = True
-        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
-
-    def call(self, inputs):
-        return inputs + self.shift
 
 
 @pytest.fixture

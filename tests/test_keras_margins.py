@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import torch
+from keras_shift import Shift
 
 import sigua
 import sigua_torch
@@ -20,22 +21,6 @@ EPS = float(np.finfo(np.float32).eps)
 SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 N, K = 24, 4
 T = sigua.TransitionMatrix([[0.5, 0.5, 0, 0], [0, 0.6, 0.4, 0], [0, 0, 1, 0], [0.3, 0, 0, 0.7]])
-
-
-@keras.saving.register_keras_serializable(package="tests.margins")
-class Shift(keras.layers.Layer):
-    """Adds a trainable zero: a step of SGD(1) moves it by minus the gradient."""
-
-    def __init__(self, shape, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
-
-    def call(self, inputs):
-        return inputs + keras.ops.cast(self.shift, inputs.dtype)
-
-    def get_config(self):
-        return super().get_config() | {"shape": self.shift.shape}
 
 
 def shifted(units, method, loss=SPARSE, **kwargs):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras_shift import Shift
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -25,17 +26,6 @@ def logits():
 @pytest.fixture
 def labels():
     return np.random.default_rng(1).integers(0, 3, (2, N))
-
-
-class Shift(keras.layers.Layer):
-    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
-
-    def __init__(self, shape, **kwargs):
-        super().__init__(**kwargs)
-        self.shift = self.add_weight(shape=shape, initializer="zeros")
-
-    def call(self, inputs):
-        return inputs + self.shift
 
 
 class Two(keras.Model):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras_shift import Shift
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -26,19 +27,6 @@ METHODS = [
     sigua.sigua_nf(0.3, K),
 ]
 SHAPES = [(6, 5), (3, 4, 2)]
-
-
-@keras.saving.register_keras_serializable(package="places")
-class Shift(keras.layers.Layer):
-    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient. Keeps masks."""
-
-    def __init__(self, shape, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.shift = self.add_weight(shape=shape, initializer="zeros")
-
-    def call(self, inputs):
-        return inputs + self.shift
 
 
 def step(inputs, labels, loss, *callbacks, before=(), sample_weight=None):

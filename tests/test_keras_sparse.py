@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from keras_shift import Shift
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -25,17 +26,6 @@ def confusions(k, size=5):
     rates = rng.uniform(0, 0.4, k)
     shares = (rng.dirichlet([1, 1], k) * rates[:, None]).ravel()
     return sp.coo_array((shares, (each, others)), shape=(k, k)) + sp.diags_array(1 - rates)
-
-
-class Shift(keras.layers.Layer):
-    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
-
-    def __init__(self, shape):
-        super().__init__()
-        self.shift = self.add_weight(shape=shape, initializer="zeros")
-
-    def call(self, inputs):
-        return inputs + self.shift
 
 
 def step(method, logits, labels, loss, activation="linear"):

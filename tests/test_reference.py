@@ -362,10 +362,3 @@ def test_shapes_that_do_not_belong_together_get_one_sentence(call, message):
     with pytest.raises(ValueError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
-
-
-def test_a_correction_that_nobody_has_written_down_is_refused():
-    method = sigua.forward_correction(T)
-    object.__setattr__(method, "correction", "sideways")
-    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', 'backward', 'forw"):
-        reference.step(method, [[0.0, 0.0]], [0])

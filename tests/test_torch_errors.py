@@ -378,14 +378,5 @@ def test_without_lightning_the_import_says_what_to_install():
     assert "pip install lightning" in done.stderr
 
 
-@pytest.mark.parametrize("T", [None, sigua.TransitionMatrix.pair(0.45, 10)], ids=["no T", "T"])
-def test_a_correction_that_the_backend_does_not_know_is_refused(T):
-    """As if the core had got another one: it must not be taken for one of the others."""
-    method = sigua.standard() if T is None else sigua.forward_correction(T)
-    object.__setattr__(method, "correction", "sideways")
-    with pytest.raises(ValueError, match=r"^correction: must be one of 'none', .*got 'sideways';"):
-        SIGUALoss(method)
-
-
 def test_every_correction_of_the_core_has_a_class_here():
     assert tuple(CORRECTIONS) == get_args(Correction)
