@@ -219,7 +219,7 @@ def positive_integer(text: str) -> int:
 def new_file(text: str) -> Path:
     """Read an argument such as --json, and refuse before the training what cannot be written."""
     if Path(text).is_dir() or not Path(text).parent.is_dir():
-        raise argparse.ArgumentTypeError(f"must be a file in a folder that exists, but {text} came")
+        raise argparse.ArgumentTypeError(f"must be a file in a folder that exists, got {text}")
     return Path(text)
 
 

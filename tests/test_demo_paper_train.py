@@ -407,8 +407,8 @@ def test_list_describes_every_name_with_its_cost(main):
     [
         ([], "give a NAME, or --list"),
         (["fig7"], "'fig7' is none of fig1, set1-mnist"),
-        (["fig1", "--epochs", "0"], "must be at least 1, but 0 came"),
-        (["fig1", "--delta", "2"], r"must be in \[0, 1\], but 2 came"),
+        (["fig1", "--epochs", "0"], "must be at least 1, got 0"),
+        (["fig1", "--delta", "2"], r"must be in \[0, 1\], got 2"),
     ],
 )
 def test_an_argument_that_cannot_be_used_is_refused(main, arguments, said, capsys):
@@ -418,7 +418,7 @@ def test_an_argument_that_cannot_be_used_is_refused(main, arguments, said, capsy
 
 
 def test_an_unknown_panel_or_device_is_refused_with_the_known_ones(main, tmp_path):
-    with pytest.raises(SystemExit, match="--panels: must be one of 'deep', 'wide', but 'x' came"):
+    with pytest.raises(SystemExit, match="--panels: must be one of 'deep', 'wide', got 'x'"):
         main("fig1", "--panels", "x", "--out", tmp_path)
     with pytest.raises(SystemExit, match="--device: nonsense cannot be used"):
         main("fig1", "--device", "nonsense", "--out", tmp_path)

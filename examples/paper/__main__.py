@@ -34,7 +34,7 @@ def number(kind: type, least: float) -> Any:
     def positive(text: str) -> Any:
         value = kind(text)
         if not value >= least:
-            raise argparse.ArgumentTypeError(f"must be at least {least}, but {text} came")
+            raise argparse.ArgumentTypeError(f"must be at least {least}, got {text}")
         return value
 
     return positive
@@ -43,7 +43,7 @@ def number(kind: type, least: float) -> Any:
 def rate(text: str) -> float:
     """Read an argument such as --delta."""
     if not 0 <= float(text) <= 1:
-        raise argparse.ArgumentTypeError(f"must be in [0, 1], but {text} came")
+        raise argparse.ArgumentTypeError(f"must be in [0, 1], got {text}")
     return float(text)
 
 
@@ -112,7 +112,7 @@ def check_parts(args: argparse.Namespace) -> None:
         for value in getattr(args, option) or []:
             if value not in names:
                 known = ", ".join(map(repr, names))
-                raise SystemExit(f"--{option}: must be one of {known}, but {value!r} came")
+                raise SystemExit(f"--{option}: must be one of {known}, got {value!r}")
 
 
 def stem(name: str, chosen: Options) -> str:

@@ -155,7 +155,7 @@ def read_cifar(path: Path) -> tuple[np.ndarray, np.ndarray]:
         rows = np.asarray(batch[b"data"], np.uint8).reshape(-1, 3, 32, 32)
         labels = batch[b"labels"] if b"labels" in batch else batch[b"fine_labels"]
     except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
-        came = f"{path} is none of CIFAR's python batches ({error})"
+        came = f"{path} is not one of CIFAR's python batches ({error})"
         raise SystemExit(f"--data: {came}; unpack the archive again") from None
     return rows.transpose(0, 2, 3, 1), np.asarray(labels, np.int64)
 
@@ -164,9 +164,9 @@ def svhn(folder: Path | None) -> np.ndarray:
     """Return SVHN's training images, uint8, (n, 32, 32, 3)."""
     path = None if folder is None else folder / "train_32x32.mat"
     if path is None or not path.is_file():
-        came = "none was given" if folder is None else f"{folder} does not"
+        came = "got none" if folder is None else f"but {folder} does not"
         advice = "put it there from ufldl.stanford.edu/housenumbers"
-        raise SystemExit(f"--data: a folder must hold SVHN's train_32x32.mat, but {came}; {advice}")
+        raise SystemExit(f"--data: a folder must hold SVHN's train_32x32.mat, {came}; {advice}")
     from scipy.io import loadmat
 
     return np.ascontiguousarray(loadmat(path)["X"].transpose(3, 0, 1, 2))
@@ -176,9 +176,9 @@ def news(folder: Path | None) -> Arrays:
     """Return 20 Newsgroups in its 7 top-level classes, as the first words of each text."""
     paths = [] if folder is None else sorted(folder.glob("glove*300d*.txt"))
     if not paths:
-        came = "none was given" if folder is None else f"{folder} does not"
+        came = "got none" if folder is None else f"but {folder} does not"
         advice = "put it there, from nlp.stanford.edu/projects/glove"
-        raise SystemExit(f"--data: a folder must hold glove.6B.300d.txt, but {came}; {advice}")
+        raise SystemExit(f"--data: a folder must hold glove.6B.300d.txt, {came}; {advice}")
     from sklearn.datasets import fetch_20newsgroups
 
     try:
