@@ -16,6 +16,7 @@ nox.options.error_on_missing_interpreters = False
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PYPROJECT)
 KERAS_BACKENDS = ["tensorflow", "jax", "torch"]
+PARALLEL = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}  # tensors here are small
 
 
@@ -26,9 +27,9 @@ def install(session: nox.Session, *groups: str) -> None:
 
 
 def run_tests(session: nox.Session, asked: str, *options: str, **env: str) -> None:
-    """Run the groups of tests that are asked for (see tests/conftest.py)."""
+    """Run the groups of tests that are asked for (see tests/conftest.py), a file per process."""
     env = ONE_THREAD | {"SIGUA_TESTS": asked, **env}
-    session.run("pytest", "tests", *options, *session.posargs, env=env)
+    session.run("pytest", "tests", *PARALLEL, *options, *session.posargs, env=env)
 
 
 @nox.session
