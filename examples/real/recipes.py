@@ -49,13 +49,18 @@ def draw(data: Data, seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 def advised(data: Data, seed: int, size: int) -> dict[str, str]:
     """Return which recipe the diagnosis advises, by what is known."""
     p, (checked, _) = out_of_fold(data), draw(data, seed, size)
-    blind = sigua.diagnose(p, data.given).advice.method
-    seen = sigua.diagnose(p, data.given, data.true[checked], checked).advice.method
+    blind = sigua.diagnose(p, data.given).advice
+    seen = sigua.diagnose(p, data.given, data.true[checked], checked).advice
     names = {"standard": "plain", "forward_correction": "forward"}
     nothing, some = (
-        names.get(type(method).__name__, type(method).__name__) for method in (blind, seen)
+        names.get(type(advice.method).__name__, type(advice.method).__name__)
+        for advice in (blind, seen)
     )
-    return {"nothing": nothing, "checked": some if some == "plain" else f"together, {some}"}
+    if "each mini-batch" in seen.take:
+        some = f"together, {some}"
+    elif some == "forward":
+        some = "forward, counted T"
+    return {"nothing": nothing, "checked": some}
 
 
 def runs(
