@@ -184,17 +184,15 @@ def test_the_given_loss_is_what_training_optimises(method, way):
     assert before is parts_of_b
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("loss", ["sparse_categorical_crossentropy", "crossentropy"])
-def test_sequences_are_refused_before_training(loss, way):
-    """Predictions (batch, time, classes), whose rank is known before."""
-    inputs = keras.Input((6, 5))
+def test_images_of_rows_are_refused_before_training(loss):
+    """Predictions (batch, classes), whose rank is known before, have no images to judge apart."""
+    inputs = keras.Input((5,))
     net = keras.Model(inputs, keras.layers.Dense(3, "softmax")(inputs))
-    model, callbacks = training(way, net)
-    model.compile("sgd", loss)
+    net.compile("sgd", loss)
     before = net.get_weights()
-    with pytest.raises(ValueError, match=r"^output: must be one row .*got \(None, 6, 3\)"):
-        model.fit(np.zeros((4, 6, 5)), np.zeros((4, 6)), verbose=0, callbacks=callbacks)
+    with pytest.raises(ValueError, match=r"^per_image: must come with .*got \(None, 3\)"):
+        net.fit(X, Y["a"], verbose=0, callbacks=[SIGUA(SL, per_image=True)])
     same(net, before)
 
 
