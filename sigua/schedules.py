@@ -142,13 +142,15 @@ def rates_to_parts(rates: Epochs) -> NDArray[np.int64]:
 def rate_to_count(size: Any, parts: Any) -> Any:
     """Return floor(size * rate), exactly, for a rate in billionths.
 
-    Long division in base 1000, with integer operators only: the same line serves Python integers
-    and integer tensors, and no intermediate exceeds 1001 * size, so that 32-bit integers (all that
-    JAX has by default) are exact up to 2,145,000 examples.
+    Integer operators only: the same lines serve Python integers and integer tensors. In 64 bits the
+    product is exact up to 9 billion examples. In 32 bits, all that JAX has by default, it is a long
+    division in base 1000, in which no intermediate exceeds 1001 * size: exact up to 2,145,000.
 
     >>> rate_to_count(100, rate_to_parts(0.29))
     29
     """
+    if not any("32" in str(getattr(number, "dtype", "")) for number in (size, parts)):
+        return size * parts // PARTS
     low = size * (parts % 1000) // 1000
     middle = (size * (parts // 1000 % 1000) + low) // 1000
     return (size * (parts // 1000000) + middle) // 1000

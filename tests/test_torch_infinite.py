@@ -171,3 +171,17 @@ def test_a_label_that_is_impossible_says_nothing_and_one_of_share_0_drops_out(wa
     assert value.item() == pytest.approx(-LN(0.7) * 3 / 4, rel=1e-6)
     assert gradient.isfinite().all()
     assert criterion.split.good.tolist() == [True, True, True, False]
+
+
+@pytest.mark.parametrize("large", [10.0, 60.0, 75.0, 90.0, 200.0])
+def test_forward_correction_is_exact_in_a_batch_in_which_one_p_underflows(large, way):
+    """Rows (a, 0, 0) at label 2, to which nothing leads from class 0, beside usual ones."""
+    logits = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
+    logits[3], labels = torch.tensor([large, 0.0, 0.0]), [0, 1, 2, 2, 1, 0, 1, 2]
+    method = sigua.forward_correction(PAIR)
+    value, gradient = run(SIGUALoss(method), logits, labels, **way)
+    if way:  # it divides by four
+        value, gradient = value / 2, gradient / 2
+    want = sigua.reference.step(method, logits.double().numpy(), np.array(labels))
+    assert value.item() == pytest.approx(want.objective, rel=1e-6)
+    np.testing.assert_allclose(gradient, want.gradient, rtol=0, atol=1e-7 + 1e-8 * large)

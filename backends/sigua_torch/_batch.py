@@ -57,7 +57,7 @@ class DeviceBatch(HostBatch):
 
     def smallest(self, count: Any) -> Any:
         if self._ordered is None:
-            ordered = self.losses.masked_fill(self.losses.isnan(), INF).sort().values
+            ordered = self.losses.nan_to_num(INF, INF, -INF).sort().values
             self._ordered = torch.cat([ordered.new_full((1,), -INF), ordered])
         if not isinstance(count, Tensor):  # filled there, where a copy would wait
             count = torch.full((), count, device=self.losses.device)

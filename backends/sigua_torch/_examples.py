@@ -54,21 +54,34 @@ class Examples(NamedTuple):
                 _check.probabilities(target, class_dim(logits))
         return cls(logits, target, valid, items, on_host)
 
-    def for_training(self, device: torch.device) -> Examples:
+    def for_training(self, criterion: SIGUALoss) -> Examples:
         """Return them in float32 or better, with indices that one can look up by.
 
         Args:
-            device: the criterion's; on another one they are refused.
+            criterion: on another device than its own they are refused.
         """
         logits, target, valid, _, on_host = self
         if not on_host:
-            _check.device(device, logits)
+            _check.device(criterion.numbers.step.device, logits)
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
             target = target.to(logits.dtype) if target.is_floating_point() else target
         if not target.is_floating_point():  # uint8 would index like a mask
-            target = (target if valid is None else target.masked_fill(~valid, 0)).long()
+            if valid is not None and not leaves_out(criterion, target):
+                target = target.masked_fill(~valid, 0)
+            target = target.long()
         return self._replace(logits=logits, target=target)
+
+
+def leaves_out(criterion: SIGUALoss, target: Tensor) -> bool:
+    """Return whether cross-entropy itself gives what is ignored a loss of 0.
+
+    It does for its own default index, where nothing else looks anything up by the target.
+    """
+    if not criterion.is_usual or criterion.weight is not None or criterion.ignore_index != -100:
+        return False
+    looks_up = criterion.method.T is not None or criterion.reads_margins
+    return not (looks_up or target.is_floating_point())
 
 
 def _valid(criterion: SIGUALoss, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:

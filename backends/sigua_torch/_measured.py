@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sigua_torch import _check
-from sigua_torch._examples import Examples
+from sigua_torch._examples import Examples, leaves_out
 from sigua_torch._measure import Measure, is_index
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def measured(criterion: SIGUALoss, examples: Examples) -> Measured:
     if measure.weight is not None and is_index(logits, target):
         shares = measure.weight[target]
         shares = shares if valid is None else shares.masked_fill(~valid, 0.0)
-    if valid is not None:
+    if valid is not None and not leaves_out(criterion, target):
         losses = losses.masked_fill(~valid, 0.0)
     return Measured(losses, ranked, sums, shares)
 

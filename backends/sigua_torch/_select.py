@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sigua import Method, Split
+from sigua import Method, SmallLoss, Split
 from sigua.conditions import choose
+from sigua_torch import _graph
 from sigua_torch._batch import DeviceBatch, GroupedBatch, Groups, HostBatch
 from sigua_torch._examples import Examples
 from sigua_torch._flat import to_split
@@ -104,8 +105,13 @@ class Selector:
             batch: HostBatch = GroupedBatch(ranked, valid, *given, columns.groups)
         else:
             batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given, columns.margins)
-        split = choose(self.method.condition, batch, numbers[1:])
-        weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
+        condition = self.method.condition
+        whole = columns.groups is None and not self.method.separate
+        if isinstance(condition, SmallLoss) and whole and _graph.takes(condition, ranked):
+            split, weights = _graph.small_loss(condition, ranked, size, numbers)
+        else:
+            split = choose(condition, batch, numbers[1:])
+            weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
         if self.mean:
             weights = weights / _or_one(self._denominator(shares, size, items))
         if self.pool is not None:
@@ -123,13 +129,15 @@ class Selector:
     def _weights(
         self, split: Split, gamma: Any, shares: Tensor | None, size: Any, dtype: torch.dtype
     ) -> Tensor:
-        good, bad = split.good.to(dtype), split.bad.to(dtype)
+        good = split.good.to(dtype)
         if self.method.separate:
+            bad = split.bad.to(dtype)
             total = size if shares is None else shares.sum()
             good = good * (total / _or_one((good if shares is None else good * shares).sum()))
             bad = bad * (total / _or_one((bad if shares is None else bad * shares).sum()))
-        weights: Tensor = good - gamma * bad
-        return weights
+            weights: Tensor = good - gamma * bad
+            return weights
+        return torch.where(split.bad, -gamma, good)
 
     def _pooled(self, own: Columns, pool: Pool) -> Columns:
         """Return the examples of all processes; padding takes no part."""
@@ -160,4 +168,6 @@ def flattened(part: Any) -> Any:
 
 def _or_one(number: Any) -> Any:
     """Return a denominator, or 1 where it is 0 and so is everything above it."""
+    if isinstance(number, Tensor) and not number.is_floating_point():
+        return number.clamp(min=1)
     return number + (number == 0)

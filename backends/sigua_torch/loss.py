@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sigua import Method, Split
 from sigua.conditions import reads
-from sigua_torch import _check
+from sigua_torch import _check, _graph
 from sigua_torch._advice import Advice
 from sigua_torch._batch import find_groups
 from sigua_torch._correct import correction_of
@@ -143,8 +143,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.numbers = EpochNumbers(method, steps_per_epoch)
         self._last = LastSplit()
         whole = self._select.pool is None and not (per_class or per_image)
-        usual = whole and base is None and rank_by is None
-        self._flat = Everyday.of(self, self._last) if usual else None
+        self.is_usual = whole and base is None and rank_by is None
+        self._flat = Everyday.of(self, self._last) if self.is_usual else None
         self._advice = Advice(method, self.numbers, whole)
         self.register_load_state_dict_pre_hook(_begin_at_epoch_0)  # type: ignore[no-untyped-call]  # PyTorch's
 
@@ -214,13 +214,15 @@ class SIGUALoss(nn.CrossEntropyLoss):
         examples = Examples.of(self, input, target, num_items_in_batch)
         if not (self.training and torch.is_grad_enabled()):
             return plain(self, examples)
-        examples = examples.for_training(self.numbers.step.device)
+        examples = examples.for_training(self)
         found = measured(self, examples)
         _check.trusted(self.method, trusted, found.losses)
         weights = self._choose(examples, found, trusted)
         if examples.on_host:
             self._advice.look(found.losses.numel())
         # An infinite loss says nothing; a NaN stays NaN, even times 0.
+        if _graph.is_here(weights):
+            return self._reduce(_graph.finite(found.losses, weights), weights)
         infinite = found.losses.detach() == INF
         return self._reduce(found.losses.masked_fill(infinite, 0.0), weights)
 
