@@ -60,7 +60,7 @@ class Examples(NamedTuple):
         Args:
             device: the criterion's; on another one they are refused.
         """
-        logits, target, valid, _, on_host = self
+        logits, target, valid, items, on_host = self
         if not on_host:
             _check.device(device, logits)
         if logits.dtype in (torch.float16, torch.bfloat16):
@@ -68,7 +68,7 @@ class Examples(NamedTuple):
             target = target.to(logits.dtype) if target.is_floating_point() else target
         if not target.is_floating_point():  # uint8 would index like a mask
             target = (target if valid is None else target.masked_fill(~valid, 0)).long()
-        return self._replace(logits=logits, target=target)
+        return Examples(logits, target, valid, items, on_host)
 
 
 def _valid(criterion: SIGUALoss, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
