@@ -74,6 +74,6 @@ def accuracies():
         env = os.environ | {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-3000:]
-        return dict(re.findall(r"(\w+): (\d+\.\d)% of the test digits right", done.stdout))
+        return dict(re.findall(r"(\w+): (\d+\.\d)% of the test \w+ right", done.stdout))
 
     return run

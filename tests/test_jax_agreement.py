@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 import torch
+from contract import in_64_bits
 from jax import numpy as jnp
 
 import sigua
@@ -70,7 +71,7 @@ def test_equals_the_spec_and_torch_epoch_by_epoch(by_class, rng):
 
 
 def test_float64_equals_the_spec_to_float64(rng):
-    with jax.enable_x64(True):
+    with in_64_bits():
         logits, labels = batch(64, rng)
         logits = jnp.asarray(logits, jnp.float64)
         state = update_confidence(jnp.zeros((2, K)), logits, labels)

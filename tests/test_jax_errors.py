@@ -5,6 +5,7 @@ from typing import get_args
 import jax
 import numpy as np
 import pytest
+from contract import in_64_bits
 from jax import numpy as jnp
 
 import sigua
@@ -237,7 +238,7 @@ def test_a_traced_label_that_is_no_class_makes_the_gradient_nan_too():
 def test_a_label_that_would_wrap_around_is_no_class():
     """Of int64: 2^32 + 3 is not class 3, in 64 bits either."""
     labels = np.where(LABELS == 3, 2**32 + 3, LABELS)
-    with jax.enable_x64(True):
+    with in_64_bits():
         with pytest.raises(ValueError, match=r"labels\[3\] = 4294967299;"):
             sigua_loss(LOGITS, labels, 0, SL)
         assert jnp.isnan(

@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 import torch
+from contract import in_64_bits
 from jax import numpy as jnp
 
 import sigua
@@ -108,7 +109,7 @@ def test_float64_agrees_with_the_reference_to_float64(method, samples):
     logits, labels = samples
     trusted = marks(method, N)
     want = reference.step(method, logits, labels, 10, **trusted)
-    with jax.enable_x64(True):
+    with in_64_bits():
         inputs = jnp.asarray(logits, jnp.float64)
         value, gradient = jax.value_and_grad(sigua_loss)(inputs, labels, 10, method, **trusted)
         assert value.dtype == gradient.dtype == jnp.float64

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from contract import in_64_bits
 from flax import nnx
 from jax import numpy as jnp
 from jax.test_util import check_grads
@@ -132,7 +133,7 @@ def test_vmap_ranks_each_part_among_itself(samples):
 def test_the_gradient_is_the_derivative(correction, noise, samples):
     """Forward mode and reverse mode agree with finite differences in float64."""
     method = correction(noise(0.4, K))
-    with jax.enable_x64(True):
+    with in_64_bits():
         logits = jnp.asarray(samples[0][:12], jnp.float64)
         check_grads(
             lambda logits: sigua_loss(logits, samples[1][:12], 0, method),

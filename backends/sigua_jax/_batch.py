@@ -12,6 +12,7 @@ from jax import numpy as jnp
 
 from sigua.conditions import no_margins
 from sigua_jax._measure import lookup
+from sigua_jax._sharding import replicated
 
 
 @dataclass(eq=False)
@@ -33,7 +34,7 @@ class Batch:
     measure_margins: Callable[[bool], Array] | None
 
     def smallest(self, count: Any) -> Array:
-        ordered = jnp.sort(jnp.append(_replicated(_last(self.losses)), -jnp.inf))
+        ordered = jnp.sort(jnp.append(replicated(_last(self.losses)), -jnp.inf))
         return ordered[jnp.minimum(count, self.size)]  # for two counts, XLA sorts once
 
     def mean(self) -> Array:
@@ -64,7 +65,7 @@ class ClassBatch(Batch):
         self.size = self._of(self._sums(self.where.astype(jnp.int32)))
 
     def smallest(self, count: Any) -> Array:
-        pairs = (_replicated(self.labels), _replicated(_last(self.losses)))
+        pairs = (replicated(self.labels), replicated(_last(self.losses)))
         ordered = jax.lax.sort(pairs, num_keys=2)[1]  # by class, then by loss
         members = self._sums(jnp.ones_like(self.labels))
         start = self._of(members.cumsum() - members)
@@ -88,12 +89,3 @@ class ClassBatch(Batch):
 def _last(losses: Array) -> Array:
     """Return the losses with NaN replaced by +inf, so that both are sorted last."""
     return jnp.where(jnp.isnan(losses), jnp.inf, losses)
-
-
-def _replicated(column: Array) -> Array:
-    """Return a column that is not sharded: JAX cannot sort along an explicitly sharded axis."""
-    mesh = jax.typeof(column).sharding.mesh
-    if mesh.empty:
-        return column
-    whole: Array = jax.reshard(column, jax.NamedSharding(mesh, jax.P()))  # type: ignore[no-untyped-call]  # JAX's
-    return whole

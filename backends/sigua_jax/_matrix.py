@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from sigua import TransitionMatrix
 from sigua_jax._measure import lookup
+from sigua_jax._sharding import sharded_as
 
 
 class Matrix(Protocol):
@@ -96,8 +97,7 @@ class Sparse:
         else:
             columns, values = lookup(columns, labels), lookup(values, labels)
         each = jnp.arange(len(labels)).reshape(-1, *[1] * (values.ndim - 1))
-        sharding = jax.typeof(logits).sharding
-        return jnp.zeros_like(logits).at[each, columns].add(values, out_sharding=sharding)
+        return jnp.zeros_like(logits).at[each, columns].add(values, **sharded_as(logits))
 
 
 MATRICES: dict[str, type[Matrix]] = {"symmetric": Symmetric, "dense": Dense, "sparse": Sparse}

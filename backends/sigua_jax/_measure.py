@@ -13,6 +13,8 @@ import jax
 from jax import Array
 from jax import numpy as jnp
 
+from sigua_jax._sharding import sharded_as
+
 Base = Callable[[Any, Any], Any]
 
 
@@ -115,7 +117,7 @@ def one_hot(labels: Array, logits: Array) -> Array:
 
 def lookup(table: Array, labels: Array) -> Array:
     """Return the entries, or rows, of a table at the labels, sharded as the labels are."""
-    return table.at[labels].get(out_sharding=jax.typeof(labels).sharding)
+    return table.at[labels].get(**sharded_as(labels))
 
 
 def along(column: Array, array: Array) -> Array:

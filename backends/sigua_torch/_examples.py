@@ -60,7 +60,7 @@ class Examples(NamedTuple):
         Args:
             criterion: on another device than its own they are refused.
         """
-        logits, target, valid, _, on_host = self
+        logits, target, valid, items, on_host = self
         if not on_host:
             _check.device(criterion.numbers.step.device, logits)
         if logits.dtype in (torch.float16, torch.bfloat16):
@@ -70,7 +70,7 @@ class Examples(NamedTuple):
             if valid is not None and not leaves_out(criterion, target):
                 target = target.masked_fill(~valid, 0)
             target = target.long()
-        return self._replace(logits=logits, target=target)
+        return Examples(logits, target, valid, items, on_host)
 
 
 def leaves_out(criterion: SIGUALoss, target: Tensor) -> bool:

@@ -38,7 +38,7 @@ def measured(criterion: SIGUALoss, examples: Examples) -> Measured:
     if criterion.base is not None:
         _check.per_example("base", losses, logits, target, valid)
     with torch.no_grad():
-        unweighted = measure._replace(weight=None)
+        unweighted = Measure(None, measure.smoothing, measure.base)
         ranked = losses.detach()
         if criterion.rank_by is not None:
             ranked = _check.call(criterion.rank_by, logits, target)

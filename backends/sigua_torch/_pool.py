@@ -63,7 +63,7 @@ class Pool:
         largest = self._largest(table)
         padded = torch.nn.functional.pad(table, (0, largest - table.shape[1])).contiguous()
         out = padded.new_empty(self.processes * padded.numel())
-        dist.all_gather_single(out, padded.reshape(-1), group=self.group)
+        self._all_gather(out, padded.reshape(-1))
         parts = out.reshape(self.processes, len(columns), largest)
         return list(parts.transpose(0, 1).reshape(len(columns), -1))
 
@@ -78,6 +78,11 @@ class Pool:
         start = dist.get_rank(self.group) * (len(pooled) // self.processes)
         return pooled[start : start + n]
 
+    def _all_gather(self, out: Tensor, part: Tensor) -> None:
+        # Before it had this name, which the older one now deprecates.
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        gather(out, part, group=self.group)
+
     def _largest(self, table: Tensor) -> int:
         n = table.shape[1]
         if self.largest is not None and n > self.largest:
@@ -88,7 +93,7 @@ class Pool:
         if self.largest is None:
             size = torch.tensor([n], device=table.device)
             sizes = size.new_empty(self.processes)
-            dist.all_gather_single(sizes, size, group=self.group)
+            self._all_gather(sizes, size)
             return int(sizes.max())
         return self.largest
 

@@ -146,7 +146,6 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.is_usual = whole and base is None and rank_by is None
         self._flat = Everyday.of(self, self._last) if self.is_usual else None
         self._advice = Advice(method, self.numbers, whole)
-        self.register_load_state_dict_pre_hook(_begin_at_epoch_0)  # type: ignore[no-untyped-call]  # PyTorch's
 
     @property
     def split(self) -> Split | None:
@@ -247,13 +246,19 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return losses * weights.reshape(losses.shape)
         return torch.dot(flattened(losses), weights)
 
+    def _replicate_for_data_parallel(self) -> nn.Module:
+        if self.training:
+            raise ValueError(
+                "criterion: must be outside of nn.DataParallel, which drops what its copies count, "
+                "got one inside; try criterion(parallel_model(inputs), labels)"
+            )
+        return super()._replicate_for_data_parallel()
 
-def _begin_at_epoch_0(
-    criterion: nn.Module, state: dict[str, Any], prefix: str, *others: Any
-) -> None:
-    """Fill in what a plain criterion's state lacks: the epoch, and what was seen before it."""
-    parts = [f"{prefix}{name}._extra_state" for name in ("numbers", "confidence")]
-    if not any(part in state for part in parts):
-        state[parts[0]] = torch.zeros((), dtype=torch.float64)
-        if getattr(criterion, "confidence", None) is not None:
-            state[parts[1]] = torch.zeros(2, 0)
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
+        # A plain criterion's state lacks the epoch, and what was seen before it.
+        parts = [f"{prefix}{name}._extra_state" for name in ("numbers", "confidence")]
+        if not any(part in state for part in parts):
+            state[parts[0]] = torch.zeros((), dtype=torch.float64)
+            if self.confidence is not None:
+                state[parts[1]] = torch.zeros(2, 0)
+        super()._load_from_state_dict(state, prefix, *others)  # type: ignore[no-untyped-call]  # PyTorch's
