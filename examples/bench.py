@@ -10,9 +10,9 @@ stays with the process, as in one whose network is larger than its loss. Nothing
 target says what we aim for, and whether it was met here.
 
 Rows in brackets are not sigua: floors, what one would write without it, and what users would take
-instead (bench_peers.py). Targets are judged against plain cross-entropy, or against the row named. Needs torch, rich, a C++ compiler for the
-compiled rows on a CPU, and for the rows on Keras its backends (those that are missing are left
-out, and so are all on a card).
+instead (bench_peers.py). Targets are judged against plain cross-entropy, or against the row named.
+Needs torch, rich, a C++ compiler for the compiled rows on a CPU, and for the rows on Keras its
+backends (those that are missing are left out, and so are all on a card).
 """
 
 import argparse
