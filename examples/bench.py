@@ -9,10 +9,10 @@ of forward + backward: the processor's with one thread (the default), else elaps
 stays with the process, as in one whose network is larger than its loss. Nothing is asserted: a
 target says what we aim for, and whether it was met here.
 
-Rows in brackets are not sigua: floors, and what one would write without it. Targets are judged
-against plain cross-entropy, or against the row named. Needs torch, rich, a C++ compiler for the
-compiled rows on a CPU, and for the rows on Keras its backends (those that are missing are left
-out, and so are all on a card).
+Rows in brackets are not sigua: floors, what one would write without it, and what users would take
+instead (bench_peers.py). Targets are judged against plain cross-entropy, or against the row named.
+Needs torch, rich, a C++ compiler for the compiled rows on a CPU, and for the rows on Keras its
+backends (those that are missing are left out, and so are all on a card).
 """
 
 import argparse
@@ -34,6 +34,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import bench_peers
 import numpy as np
 import torch
 from rich.console import Console
@@ -50,6 +51,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 CE, SOFT = "cross-entropy", "[cross-entropy with soft targets]"
 SIZES = [(128, 10), (1024, 10), (8192, 10), (128, 1000), (1024, 1000), (256, 10_000)]
 MANY_CLASSES = (64, 100_000)
+MANY_EXAMPLES = (65_536, 10)
 DENSE_UP_TO = 1000  # beyond, T itself is larger than everything else and takes minutes to check
 MADE_PER_CALL_UP_TO = 4e8  # n * k^2 (or k^3), for those who multiply or invert T at each call
 BACKENDS = ["tensorflow", "jax", "torch"]
@@ -259,12 +261,14 @@ def loss_rows(bench: Bench, n: int, k: int, compiled: bool) -> Iterator[Row]:
     losses: dict[str, Loss] = {CE: nn.CrossEntropyLoss(), **our_losses(k, bench.device)}
     if compiled:
         torch.compiler.reset()
+        losses |= bench_peers.peer_losses(n, k, bench.device)
         losses = {
             name: torch.compile(loss, fullgraph=True, dynamic=False)
             for name, loss in losses.items()
         }
     else:
         losses |= other_losses(n, k, bench.device)
+        losses |= bench_peers.peer_losses(n, k, bench.device)
     runs = {name: both_ways(loss, *data) for name, loss in losses.items()}
     yield from compare(f"loss {n} x {k}" + ", compiled" * compiled, bench.race(runs))
 
@@ -318,7 +322,11 @@ def step_runs(bench: Bench, net: nn.Module, x: Tensor, kind: str, compiled: bool
         return run
 
     losses: dict[str, Loss] = {CE: nn.CrossEntropyLoss(), **our_losses(10, bench.device)}
-    return {name: step_with(criterion) for name, criterion in losses.items()}
+    losses |= bench_peers.peer_losses(len(x), 10, bench.device)
+    runs = {name: step_with(criterion) for name, criterion in losses.items()}
+    if not compiled:
+        runs["[Co-teaching, two networks]"] = bench_peers.co_teaching(net, x, labels, kind)
+    return runs
 
 
 def mlp_rows(bench: Bench, kind: str, compiled: bool) -> Iterator[Row]:
@@ -381,6 +389,8 @@ def parts(bench: Bench, quick: bool) -> Iterator[tuple[str, Callable[[], Iterato
         for n, k in [(128, 10), (1024, 1000)] if quick else SIZES:
             name = f"loss {n} x {k}" + ", compiled" * compiled
             yield name, lambda n=n, k=k, compiled=compiled: loss_rows(bench, n, k, compiled)
+    if not quick:
+        yield "loss, many examples", lambda: loss_rows(bench, *MANY_EXAMPLES, compiled=False)
     yield "loss, many classes", lambda: loss_rows(bench, *MANY_CLASSES, compiled=False)
     yield "loss of segmentation", lambda: segmentation_rows(bench)
     for kind, compiled in [("Adam", False), ("SGD", False), ("Adam", True)]:
@@ -493,6 +503,7 @@ def main() -> None:
     parser.add_argument("--max-seconds", type=float, default=float("inf"), help="for all parts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="and there, for reading")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the losses' costs there")
     args = parser.parse_args()
     keep_memory()
     torch.manual_seed(0)
@@ -514,6 +525,8 @@ def main() -> None:
         rows += part()
         write(rows, about, args.json, args.markdown)
     console.print(make_table(rows, about))
+    if args.picture:
+        bench_peers.draw(rows, args.picture)
     missed = sum(row.verdict.endswith("not met") for row in rows)
     judged = sum(row.target is not None for row in rows)
     console.print(f"{judged - missed} of {judged} targets met on this machine")

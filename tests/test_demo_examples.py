@@ -80,8 +80,22 @@ def test_bench_quick_writes_what_was_measured_and_on_what(tmp_path):
     assert result["machine"]["versions"].keys() >= {"python", "torch", "sigua"}
     rows = {row["name"]: row for row in result["rows"]}
     assert rows.keys() >= {"cross-entropy", "SIGUA_SL", "BC dense", "SIGUA_BC symmetric"}
+    assert rows.keys() >= {"[small loss by topk and indexing]", "[Co-teaching, two networks]"}
     assert rows["cross-entropy"]["ratio"] == 1
     assert all(0 < row["low"] <= row["ratio"] <= row["high"] for row in rows.values())
+
+
+def test_scale_measures_processes_and_examples(tmp_path):
+    """Two processes and two sizes: a page with a row for each criterion and each job."""
+    path = tmp_path / "scale.md"
+    amount = ["--processes", "2", "--rounds", "3", "--examples", "500", "1000"]
+    done = launch(EXAMPLES / "scale.py", *amount, "--markdown", path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    page = path.read_text(encoding="utf-8")
+    for row in ("SIGUA_SL, sync=True", "agreement", "`LabelHistory`", "`rank_label_issues`"):
+        assert f"\n| {row}" in page
+    # Each of 512 processes receives two floats of 128 examples from each of the 511 others.
+    assert f"| 512 | {511 * 2 * 128 * 4 / 1e3:.1f} kB |" in page
 
 
 def test_suspects_compares_two_lists_and_what_is_gained_without_them(tmp_path):
