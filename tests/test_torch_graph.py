@@ -67,15 +67,6 @@ def test_a_graph_equals_the_eager_step_with_infinite_losses_and_missing_labels(
         assert results[1][1].isfinite().all()
 
 
-def test_a_graph_of_a_vmap_selects_in_each(graph):
-    logits = torch.randn(3, 16, 4, generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(48).reshape(3, 16) % 4
-    criterion = SIGUALoss(METHOD)
-    values = graph(torch.vmap(lambda x, y: criterion(x, y)))(logits.requires_grad_(), labels)
-    each = torch.stack([criterion(*pair) for pair in zip(logits, labels, strict=True)])
-    torch.testing.assert_close(values, each)
-
-
 class Count(TorchDispatchMode):
     """Counts operators that do something on the device, which views and empty memory do not."""
 
