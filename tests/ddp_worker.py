@@ -105,13 +105,15 @@ def check_compiled(parts):
 
 def check_fsdp():
     """Under fully_shard, whose parameters are sharded, training goes down as it does with DDP."""
+    from torch.distributed import fsdp
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
 
+    if not hasattr(fsdp, "fully_shard"):  # public from PyTorch 2.6 on
+        return
     inputs, labels, _ = whole_batch(torch.float32)
     mine = [part.chunk(dist.get_world_size())[dist.get_rank()] for part in (inputs, labels)]
     nets = [make_net(torch.float32), DistributedDataParallel(make_net(torch.float32))]
-    fully_shard(nets[0], mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    fsdp.fully_shard(nets[0], mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     curves = []
     for net in nets:
         criterion = SIGUALoss(CASES[0][0], sync=True)

@@ -1,5 +1,6 @@
 """Fine-tuning of language models as people do it: packing, sequences, adapters, TRL."""
 
+import re
 from pathlib import Path
 
 import datasets
@@ -22,6 +23,7 @@ import sigua
 from sigua_torch import SIGUALoss
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "causal_fit.py"
+GUIDE = EXAMPLE.parents[1] / "README.md"
 WORDS = 16
 
 
@@ -99,21 +101,13 @@ def test_packed_texts_take_the_step_of_padded_ones(method, parts, tmp_path):
 
 
 def by_sequence(method):
-    """What the guide shows."""
-    criterion = SIGUALoss(
-        method,
-        base=lambda losses, tokens: losses.sum(1),
-        rank_by=lambda losses, tokens: losses.sum(1) / tokens.sum(1).clamp(min=1),
+    """Return criterion and function of the guide's block, for a method."""
+    (block,) = re.findall(
+        r"```python\n((?:(?!```).)*def by_sequence.*?)```", GUIDE.read_text("utf-8"), re.DOTALL
     )
-
-    def loss(output, labels, num_items_in_batch=None):
-        logits, labels = output.logits[:, :-1], labels[:, 1:]
-        losses = F.cross_entropy(logits.transpose(1, 2).float(), labels, reduction="none")
-        tokens = (labels != -100).float()
-        items = tokens.sum() if num_items_in_batch is None else num_items_in_batch
-        return criterion(losses, tokens, num_items_in_batch=items)
-
-    return criterion, loss
+    names = {"method": method}
+    exec(re.sub(r"^method = .*$", "", block, flags=re.MULTILINE), names)
+    return names["criterion"], names["by_sequence"]
 
 
 def test_whole_sequences_are_selected_by_their_mean_loss():

@@ -17,8 +17,7 @@ _OF_CLASSES = (
     keras.losses.sparse_categorical_crossentropy,
     keras.losses.categorical_crossentropy,
     keras.losses.categorical_focal_crossentropy,
-    # Which older versions do not have.
-    getattr(keras.losses, "categorical_generalized_cross_entropy", None),
+    keras.losses.categorical_generalized_cross_entropy,
 )
 _NARROW = ("bool", "int8", "uint8", "int16", "uint16")
 _BINARY = (keras.losses.binary_crossentropy, keras.losses.binary_focal_crossentropy)

@@ -1,0 +1,183 @@
+"""The guide's lines for streams: an epoch is 500 steps, and 10 of those are the ramp.
+
+Here it is 2 steps, so that the ramp has 20. The lines are read from the guide.
+"""
+
+import os
+import re
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch import Trainer as Lightning
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+import sigua
+from sigua_torch import SIGUALoss
+from sigua_torch.lightning import SetEpoch
+
+GUIDE = Path(__file__).parents[1] / "examples" / "README.md"
+METHOD = sigua.sigua_ag(warmup=10)
+STEPS = 24
+EPOCHS = [step / 2 for step in range(STEPS)]
+
+
+def line(where):
+    """Return the guide's line for a framework, as code, with epochs of 2 steps."""
+    text = GUIDE.read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| {re.escape(where)} \| `(.+)` \|$", text, re.MULTILINE)
+    (code,) = [row for row in rows if "500" in row]
+    return compile(code.replace("500", "2"), where, "exec")
+
+
+class Stream(IterableDataset):
+    """Examples without end, as the frameworks take them."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __iter__(self):
+        draw = torch.Generator().manual_seed(0)
+        for i in count():
+            yield self.make(torch.randn(5, generator=draw), i % 3)
+
+
+class Notes(nn.Module):
+    """A criterion that notes its epoch in each call."""
+
+    def __init__(self, criterion):
+        super().__init__()
+        self.criterion, self.epochs = criterion, []
+
+    def forward(self, *args, **kwargs):
+        self.epochs.append(self.criterion.epoch)
+        return self.criterion(*args, **kwargs)
+
+
+def test_pytorch():
+    names = {"sigua": sigua, "SIGUALoss": SIGUALoss}
+    exec(line("PyTorch, Accelerate"), names)
+    noted, net = Notes(names["criterion"]), nn.Linear(5, 3)
+    for x, y in islice(DataLoader(Stream(lambda x, y: (x, y)), batch_size=8), STEPS):
+        noted(net(x), y).backward()
+    assert noted.epochs == EPOCHS
+
+
+@pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated")
+def test_lightning():
+    class Net(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.noted = nn.Linear(5, 3), Notes(SIGUALoss(METHOD))
+
+        def training_step(self, batch, index):
+            x, y = batch
+            return self.noted(self.layer(x), y)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    names = {"SetEpoch": SetEpoch}
+    exec(line("Lightning"), names)
+    off = ["logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"]
+    fixed = {"accelerator": "cpu", "devices": 1, "max_steps": STEPS}
+    trainer = Lightning(callbacks=[names["callback"]], **dict.fromkeys(off, False), **fixed)
+    net = Net()
+    trainer.fit(net, DataLoader(Stream(lambda x, y: (x, y)), batch_size=8))
+    assert net.noted.epochs == EPOCHS
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_hugging_face(parts, tmp_path):
+    """Steps of the optimiser: the micro-batches of a step have one epoch."""
+    code = line("Hugging Face, TRL")
+
+    class Tell(TrainerCallback):
+        def __init__(self, criterion):
+            self.criterion = criterion
+
+        def on_step_begin(self, args, state, control, **kwargs):
+            exec(code, {"self": self, "state": state})
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(5, 3)
+
+        def forward(self, x, labels=None):
+            return {"logits": self.layer(x)}
+
+    noted = Notes(SIGUALoss(METHOD))
+    quiet = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
+    size = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": parts}
+    Trainer(
+        model=Net(),
+        args=TrainingArguments(tmp_path, max_steps=STEPS, save_strategy="no", **quiet, **size),
+        train_dataset=Stream(lambda x, y: {"x": x, "labels": y}),
+        compute_loss_func=noted,
+        callbacks=[Tell(noted.criterion)],
+    ).train()
+    assert noted.epochs == [epoch for epoch in EPOCHS for _ in range(parts)]
+
+
+# Keras converts its variables in a way that NumPy 2 deprecates.
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_keras():
+    """At the end of the ramp an example is kept only if the model agrees: the shares move."""
+    assert os.environ["KERAS_BACKEND"] == "jax"
+    import keras
+
+    from sigua_keras import SIGUA
+
+    names = {"sigua": sigua, "SIGUA": SIGUA}
+    exec(line("Keras"), names)
+
+    class Look(keras.callbacks.Callback):
+        def __init__(self):
+            super().__init__()
+            self.epochs = []
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.epochs.append(names["callback"].epoch)
+
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    batches = (
+        (x.numpy(), y.numpy()) for x, y in DataLoader(Stream(lambda x, y: (x, y)), batch_size=8)
+    )
+    look, fixed = Look(), {"epochs": 1, "steps_per_epoch": STEPS, "shuffle": False}
+    model.fit(batches, verbose=0, callbacks=[names["callback"], look], **fixed)
+    assert look.epochs == [(step + 1) / 2 for step in range(STEPS)]
+
+
+def test_jax():
+    """Compiled once for all steps, and equal to the loss at the epoch that is told."""
+    import jax
+
+    from sigua_jax import init_confidence, sigua_loss
+
+    code, traced = line("JAX"), []
+    logits = jax.random.normal(jax.random.key(0), (64, 3))
+    fixed = {"logits": logits, "labels": jax.numpy.arange(64) % 3, "method": METHOD}
+    fixed |= {"sigua_loss": sigua_loss, "confidence": init_confidence(3)}
+
+    @jax.jit
+    def loss(step):
+        traced.append(1)
+        names = {**fixed, "step": step}
+        exec(code, names)
+        return names["loss"]
+
+    values = [loss(step).item() for step in range(STEPS)]
+    given = fixed["logits"], fixed["labels"]
+    state = {"confidence": fixed["confidence"]}
+    want = [sigua_loss(*given, epoch, METHOD, **state).item() for epoch in EPOCHS]
+    assert values == pytest.approx(want, rel=1e-6)
+    assert len(set(values)) > 3
+    assert values[20] == values[-1]  # the ramp is over
+    assert len(traced) == 1
