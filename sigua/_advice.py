@@ -28,6 +28,12 @@ class Advice(NamedTuple):
 def advise(found: Diagnosis) -> Advice:
     """Return the advice; `ENOUGH` checked labels are also trained on, and choose the epoch."""
     with_checked = found.num_checked >= ENOUGH
+    if found.agreement.low <= found.most_frequent < 1 and not with_checked:
+        why = (
+            "the model predicts no more labels than guessing the most frequent one would, so that "
+            "nothing can be known; take a better model, or check the order of rows and columns"
+        )
+        return Advice(standard(), "sigua.standard(), plain training", why)
     if found.noise_rate.value < HARDLY:
         why = "hardly any label is wrong"
         if not with_checked:

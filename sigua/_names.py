@@ -22,7 +22,21 @@ def probabilities_and_labels(
     names = column_names(probabilities, classes, p.shape[1])
     y = checks.labels("labels", columns_of("labels", labels, names), p.shape[1])
     checks.same_length("labels", y, "probabilities", p)
+    same_order("labels", labels, probabilities)
     return p, y
+
+
+def same_order(name: str, labels: Any, probabilities: Any) -> None:
+    """Raise ValueError if a data frame and a series have the same index in another order."""
+    rows: Any = getattr(probabilities, "index", None)
+    own: Any = getattr(labels, "index", None)
+    if not (hasattr(rows, "equals") and hasattr(own, "equals")) or rows.equals(own):
+        return
+    if rows.sort_values().equals(own.sort_values()):
+        raise ValueError(
+            f"{name}: must be in the order of the rows of probabilities, got the same index in "
+            f"another order; try {name}.loc[probabilities.index]"
+        )
 
 
 def column_names(probabilities: Any, classes: Any, num_classes: int) -> list[Any] | None:

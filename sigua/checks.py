@@ -33,6 +33,8 @@ def number(
     inside = real and bool(low <= value <= min(high, LARGEST))  # False for NaN
     if not inside or (value == high and not closed):
         bracket = "]" if closed and high != float("inf") else ")"
+        if isinstance(getattr(value, "value", None), float):  # a `sigua.Interval`
+            advice = "try its .value"
         raise ValueError(
             f"{name}: must be a number in [{low:g}, {high:g}{bracket}, got {value!r}; {advice}"
         )

@@ -36,6 +36,8 @@ class Diagnosis:
     num_examples: int
     num_classes: int
     num_checked: int
+    most_frequent: float
+    """The share of the most frequent label: what a model that knows nothing can predict."""
     noise_rate: Interval
     """The share of wrong labels: counted if some labels were checked, else `surest`, whose interval
     is extended to `confident` where the two disagree."""
@@ -197,6 +199,7 @@ def diagnose(
         num_examples=len(y),
         num_classes=k,
         num_checked=len(places),
+        most_frequent=float(np.bincount(y).max() / len(y)),
         noise_rate=noise_rate,
         surest=rate,
         confident=confident,

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from sigua import checks
 from sigua._estimators import ESTIMATORS, Evidence, surest
 from sigua._mixture import share_of_larger
-from sigua._names import column_names, columns_of, probabilities_and_labels
+from sigua._names import column_names, columns_of, probabilities_and_labels, same_order
 from sigua.intervals import Floats, Interval
 from sigua.transition import TransitionMatrix
 
@@ -201,6 +201,7 @@ def _read(
             columns = columns_of(name, value, names)
             given[name] = checks.labels(name, columns, p.shape[1]).astype(np.int64)
             checks.same_length(name, given[name], "probabilities", p)
+            same_order(name, value, probabilities)
     return Evidence(p, given["labels"], given["true_labels"], quantile)
 
 

@@ -69,3 +69,15 @@ def test_a_cross_table_is_a_transition_matrix_only_if_its_classes_are_in_one_ord
     assert sigua.TransitionMatrix(table).rows.tolist() == [[0.9, 0.1], [0.0, 1.0]]
     with pytest.raises(ValueError, match=r"^rows: must be the same classes as the columns"):
         sigua.TransitionMatrix(table[["dog", "cat"]])
+
+
+def test_rows_in_another_order_are_refused():
+    """The same index in another order; an index of its own, or none, says nothing."""
+    p, words = sampled()
+    frame, series = pd.DataFrame(p, columns=SIZES), pd.Series(words)
+    right = estimate_noise_rate(frame, series)
+    with pytest.raises(ValueError, match=r"^labels: must be in the order of the rows"):
+        estimate_noise_rate(frame, series[::-1])
+    assert estimate_noise_rate(frame[::-1], series[::-1]) == right
+    assert estimate_noise_rate(frame, series.set_axis(range(100, 190))) == right
+    assert estimate_noise_rate(frame, list(words)) == right

@@ -170,3 +170,19 @@ def test_it_prints_in_some_ten_lines_of_terminal_width():
 def test_bad_input_is_refused(keywords, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         diagnose([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]], [0, 0, 1], **keywords)
+
+
+@pytest.mark.parametrize("kind", ["flat", "shuffled", "few"])
+def test_a_model_that_knows_nothing_is_said_to_know_nothing(kind):
+    """No better than guessing: near-uniform rows, labels in another order, five labels."""
+    rng = np.random.default_rng(0)
+    p, y, _ = noisy(sigua.TransitionMatrix.symmetric(0.0, K))
+    if kind == "flat":
+        p, y = rng.dirichlet(np.full(4, 50), 1500), rng.integers(0, 4, 1500)
+    elif kind == "shuffled":
+        y = rng.permutation(y)
+    else:
+        p, y = p[:5], y[:5]
+    advice = diagnose(p, y).advice
+    assert advice.method == sigua.standard()
+    assert "no more labels than guessing" in advice.why

@@ -380,3 +380,24 @@ def test_without_lightning_the_import_says_what_to_install():
 
 def test_every_correction_of_the_core_has_a_class_here():
     assert tuple(CORRECTIONS) == get_args(Correction)
+
+
+@pytest.mark.parametrize(
+    "make", [sigua.standard, sigua.sigua_ag, lambda: sigua.forward_correction(PAIR)]
+)
+def test_weights_of_another_number_of_classes_are_refused(make):
+    criterion = SIGUALoss(make(), weight=torch.ones(3))
+    with pytest.raises(ValueError, match=r"^weight: must have an entry for each .* 10 .*got 3;"):
+        criterion(LOGITS.clone().requires_grad_(), LABELS)
+
+
+def test_an_image_of_one_loss_is_refused():
+    """Alone it would always be good: plain training."""
+    criterion = SIGUALoss(sigua.sigua_sl(0.3, 0.1, warmup=0), per_image=True)
+    with pytest.raises(ValueError, match=r"^per_image: must come with several losses per image"):
+        criterion(LOGITS.clone().requires_grad_(), LABELS)
+
+
+def test_an_interval_is_not_a_rate_but_its_value_is():
+    with pytest.raises(ValueError, match=r"^noise_rate: must be a number .* try its \.value$"):
+        sigua.self_teaching(sigua.count_noise_rate([0, 1], [0, 0]))

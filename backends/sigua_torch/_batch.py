@@ -125,7 +125,7 @@ def find_groups(
         shape: that of the losses, an example each.
 
     Raises:
-        ValueError: `per_class` and class probabilities.
+        ValueError: `per_class` and class probabilities, or `per_image` and one loss per image.
     """
     if not per_class and not per_image:
         return None
@@ -140,6 +140,11 @@ def find_groups(
     if per_image:
         images = logits.shape[0] if logits.ndim > 1 else 1
         own = len(index) // max(images, 1)
+        if images > 1 and own == 1:
+            raise ValueError(
+                "per_image: must come with several losses per image, one for each pixel or time "
+                f"step, got one for each of {images}; try leaving it out"
+            )
         index = index + count * torch.arange(images, device=index.device).repeat_interleave(own)
         count *= images
     return Groups(index, count)

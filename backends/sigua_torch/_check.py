@@ -94,7 +94,8 @@ def _target(logits: Tensor, target: Tensor) -> None:
     elif target.shape != logits.shape[:dim] + logits.shape[dim + 1 :]:
         raise ValueError(
             "target: must have the input's shape, or that without the class dimension, "
-            f"got {_shapes(logits, target)}; try to compare the two"
+            f"got {_shapes(logits, target)}; try target.squeeze(1) for (N, 1), or "
+            "logits.movedim(-1, 1) for classes in the last dimension"
         )
     elif target.dtype not in (torch.int64, torch.uint8):
         raise ValueError(
@@ -104,6 +105,15 @@ def _target(logits: Tensor, target: Tensor) -> None:
 
 def _shapes(logits: Tensor, target: Tensor) -> str:
     return f"input {tuple(logits.shape)} and target {tuple(target.shape)}"
+
+
+def weight(value: Tensor | None, num_classes: int) -> None:
+    """Refuse class weights of another number of classes."""
+    if value is not None and len(value) != num_classes:
+        raise ValueError(
+            f"weight: must have an entry for each of the input's {num_classes} classes, "
+            f"got {len(value)}; try one weight per class"
+        )
 
 
 def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
