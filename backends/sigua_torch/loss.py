@@ -244,13 +244,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return losses * weights.reshape(losses.shape)
         return torch.dot(flattened(losses), weights)
 
-    def _replicate_for_data_parallel(self) -> nn.Module:
+    def _replicate_for_data_parallel(self) -> Any:
         if self.training:
             raise ValueError(
                 "criterion: must be outside of nn.DataParallel, which drops what its copies count, "
                 "got one inside; try criterion(parallel_model(inputs), labels)"
             )
-        return super()._replicate_for_data_parallel()
+        return super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]  # PyTorch's
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
         # A plain criterion's state lacks the epoch, and what was seen before it.
@@ -259,4 +259,4 @@ class SIGUALoss(nn.CrossEntropyLoss):
             state[parts[0]] = torch.zeros((), dtype=torch.float64)
             if self.confidence is not None:
                 state[parts[1]] = torch.zeros(2, 0)
-        super()._load_from_state_dict(state, prefix, *others)  # type: ignore[no-untyped-call]  # PyTorch's
+        super()._load_from_state_dict(state, prefix, *others)
