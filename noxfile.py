@@ -128,11 +128,14 @@ def minimums(session: nox.Session) -> None:
 
 @nox.session
 def oldest_torch(session: nox.Session) -> None:
-    """Does the oldest PyTorch work that pyproject.toml names? On Linux it is 5 GB of CUDA."""
+    """Does the oldest PyTorch work that pyproject.toml names? On Linux it is 5 GB of CUDA.
+
+    But for compilation in one graph, which it breaks in two for some methods.
+    """
     (torch,) = lowest(*PYPROJECT["project"]["optional-dependencies"]["torch"])
     test = nox.project.dependency_groups(PYPROJECT, "test")
     session.install(*test, ".", torch, *lowest("numpy", "scipy"))
-    run_tests(session, "torch", *main_files("torch"))
+    run_tests(session, "torch", "-k", "not TestCompiled", *main_files("torch"))
 
 
 def main_files(*groups: str) -> list[str]:

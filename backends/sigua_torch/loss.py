@@ -246,7 +246,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return losses * weights.reshape(losses.shape)
         return torch.dot(flattened(losses), weights)
 
-    def _replicate_for_data_parallel(self) -> nn.Module:
+    def _replicate_for_data_parallel(self) -> Any:
         if self.training:
             raise ValueError(
                 "criterion: must be outside of nn.DataParallel, which drops what its copies count, "
