@@ -150,7 +150,11 @@ class Method:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Method:
-        """Return the method that `to_dict` described."""
+        """Return the method that `to_dict` described.
+
+        Raises:
+            ValueError: not such a dict, an unknown method, or an argument that is missing or unknown.
+        """
         if not isinstance(data, dict):
             raise ValueError(
                 f"data: must be what to_dict returned, got a {type(data).__name__}; try a dict"

@@ -89,7 +89,7 @@ class _OnSmallLoss(Method):
         return SmallLoss(self.noise_rate, self.delta, self.warmup, self.variant)
 
     @property
-    def separate(self) -> bool:  # type: ignore[override]
+    def separate(self) -> bool:  # type: ignore[override]  # derived here, a field there
         return self.variant == "official"
 
 
@@ -176,7 +176,7 @@ class _OnNonNegative(Method):
     correction = "backward"
 
     @cached_property
-    def condition(self) -> NonNegative:  # type: ignore[override]
+    def condition(self) -> NonNegative:  # type: ignore[override]  # derived here, a field there
         return NonNegative(self.over)
 
 
@@ -221,7 +221,7 @@ class _OnNoiseFloor(Method):
     needs_cross_entropy = True
 
     @cached_property
-    def condition(self) -> NoiseFloor:  # type: ignore[override]
+    def condition(self) -> NoiseFloor:  # type: ignore[override]  # derived here, a field there
         return NoiseFloor(self._floor())
 
     def _floor(self) -> Schedule:

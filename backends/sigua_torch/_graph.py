@@ -16,8 +16,8 @@ from torch import Tensor
 from sigua import SmallLoss, Split
 from sigua_torch._flat import INF, Array, is_transformed
 
-_LIBRARY = torch.library.Library("sigua", "FRAGMENT")  # type: ignore[no-untyped-call]
-_LIBRARY.define(  # type: ignore[no-untyped-call]
+_LIBRARY = torch.library.Library("sigua", "FRAGMENT")  # type: ignore[no-untyped-call]  # PyTorch's
+_LIBRARY.define(  # type: ignore[no-untyped-call]  # PyTorch's
     "small_loss(Tensor losses, Tensor kept, Tensor reached, Tensor gamma) "
     "-> (Tensor, Tensor, Tensor)"
 )
@@ -87,5 +87,5 @@ def _shapes(
     return good, bad, torch.empty_like(losses)
 
 
-_LIBRARY.impl("small_loss", _by_numpy, "CPU")  # type: ignore[no-untyped-call]
+_LIBRARY.impl("small_loss", _by_numpy, "CPU")  # type: ignore[no-untyped-call]  # PyTorch's
 torch.library.register_fake("sigua::small_loss", _shapes, lib=_LIBRARY)

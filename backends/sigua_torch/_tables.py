@@ -58,7 +58,7 @@ class Tables(nn.Module):
             self._looked_at = name
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Tables:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # PyTorch's
         if self._looked_at is not None:  # a cast has rounded what it should have made afresh
             table = getattr(self, self._looked_at)
             exact = torch.float64 if table.dtype == torch.float64 else torch.float32

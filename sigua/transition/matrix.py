@@ -107,6 +107,9 @@ class TransitionMatrix(Kept):
     def from_cleanlab(cls, noise_matrix: ArrayLike) -> TransitionMatrix:
         """Return T from cleanlab's noise matrix, P(given | true), whose *columns* sum to 1.
 
+        Raises:
+            ValueError: a column that does not sum to 1, or as for `TransitionMatrix`.
+
         >>> TransitionMatrix.from_cleanlab([[0.9, 0.2], [0.1, 0.8]]).rows.tolist()
         [[0.9, 0.1], [0.2, 0.8]]
         """
