@@ -153,7 +153,7 @@ class Method:
         """Return the method that `to_dict` described.
 
         Raises:
-            ValueError: not such a dict, an unknown method, or an argument that is missing or unknown.
+            ValueError: not such a dict, an unknown method, or arguments missing or unknown.
         """
         if not isinstance(data, dict):
             raise ValueError(
