@@ -141,10 +141,8 @@ def oldest_torch(session: nox.Session) -> None:
 def main_files(*groups: str) -> list[str]:
     """Return the options by which only the files run that compare a backend with the spec."""
     names = ["contract", "loss", "losses", "state", "distributed", "objective", "fit"]
-    kept = {f"tests/test_{group}_{name}.py" for group in groups for name in names}
-    return [
-        f"--ignore={path}" for path in map(str, Path("tests").glob("test_*.py")) if path not in kept
-    ]
+    kept = {f"test_{group}_{name}.py" for group in groups for name in names}
+    return [f"--ignore={path}" for path in Path("tests").glob("test_*.py") if path.name not in kept]
 
 
 def lowest(*requirements: str) -> list[str]:

@@ -105,7 +105,7 @@ def in_64_bits():
     import jax
     from jax import experimental
 
-    return (getattr(jax, "enable_x64", None) or experimental.enable_x64)(True)
+    return (jax if hasattr(jax, "enable_x64") else experimental).enable_x64(True)
 
 
 class Contract:
