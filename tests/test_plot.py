@@ -148,11 +148,11 @@ def test_a_figure_of_one_s_own_is_drawn_into_and_pyplot_is_left_alone(tmp_path):
         (lambda: plot.accuracy_curves({"BC": []}), r"^BC: must have shape"),
         (
             lambda: plot.memorisation(intact=[1.0], flipped=[50.0], test=[1.0]),
-            r"^flipped: must be fractions in \[0, 1\], but 50 came; divide percentages by 100",
+            r"^flipped: must be fractions in \[0, 1\], got 50; try dividing percentages by 100",
         ),
         (
             lambda: plot.transition(sigua.TransitionMatrix.pair(0.4, 3), names="ab"),
-            r"^names: must name each class, but 2 came for 3 classes",
+            r"^names: must name each class, got 2 for 3 classes;",
         ),
         (
             lambda: plot.selection({"loss": [1]}),
