@@ -24,6 +24,7 @@ NAVIGATION = [
             {"Crowd workers": "examples/results/human.md"},
             {"Estimates": "examples/results/estimates.md"},
             {"Find and forget": "examples/results/find_and_forget.md"},
+            {"Suspects": "examples/results/suspects.md"},
             {"Choosing gamma and delta": "examples/results/tune.md"},
             {"Co-teaching": "examples/results/co_teaching.md"},
             {"What a step costs": "examples/results/bench.md"},
