@@ -28,6 +28,7 @@ NAVIGATION = [
             {"Choosing gamma and delta": "examples/results/tune.md"},
             {"Co-teaching": "examples/results/co_teaching.md"},
             {"What a step costs": "examples/results/bench.md"},
+            {"What scale costs": "examples/results/scale.md"},
         ]
     },
     {
