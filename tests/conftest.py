@@ -11,8 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+hypothesis.settings.register_profile("any machine", deadline=None)  # tests are not timed
+hypothesis.settings.load_profile("any machine")
 pytest.register_assert_rewrite("contract")
 
 ASKED = os.environ.get("SIGUA_TESTS", "core torch").split()
