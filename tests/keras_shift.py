@@ -1,6 +1,7 @@
 """A layer whose trained weight is a gradient: how tests of Keras see what a step did."""
 
 import keras
+import numpy as np
 
 
 @keras.saving.register_keras_serializable(package="tests")
@@ -17,3 +18,39 @@ class Shift(keras.layers.Layer):
 
     def get_config(self):
         return super().get_config() | {"shape": self.shift.shape}
+
+
+def gradient(
+    inputs, labels, loss, *callbacks, before=(), after=(), layer=None, epoch=0, compile=None, **fit
+):
+    """Return the gradient with respect to the inputs, and the logs, of one step of `fit`.
+
+    Args:
+        inputs: what the layer shifts.
+        labels: of any form.
+        loss: which is compiled.
+        *callbacks: of `fit`.
+        before: layers that the inputs pass first.
+        after: layers between the shifted inputs and the loss.
+        layer: in place of a `Shift`.
+        epoch: in which the step is.
+        compile: further arguments of `compile`.
+        **fit: further arguments of `fit`.
+    """
+    inputs = np.asarray(inputs, dtype="float32")
+    layer = layer or Shift(inputs.shape)
+    model = keras.Sequential([*before, layer, *after])
+    model.compile(keras.optimizers.SGD(1.0), loss, **(compile or {}))
+    history = model.fit(
+        inputs,
+        np.asarray(labels),
+        batch_size=len(inputs),
+        initial_epoch=epoch,
+        epochs=epoch + 1,
+        shuffle=False,
+        verbose=0,
+        callbacks=list(callbacks),
+        **fit,
+    )
+    logs = {name: values[-1] for name, values in history.history.items()}
+    return -keras.ops.convert_to_numpy(layer.shift.value).astype("float64"), logs

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import Shift
+from keras_shift import Shift, gradient
 
 import sigua
 from sigua import reference
@@ -37,17 +37,6 @@ def mini_batch():
 def lost():
     """Who has no class: 12 of 32."""
     return np.isin(np.arange(N), np.random.default_rng(1).choice(N, 12, replace=False))
-
-
-def gradient(inputs, labels, loss, callback=None, layers=(), **kwargs):
-    """Return the gradient of one step of `fit` with respect to the inputs, and the logs."""
-    shift = Shift(inputs.shape)
-    model = keras.Sequential([*layers, shift])
-    model.compile(keras.optimizers.SGD(1.0), loss)
-    callbacks = [] if callback is None else [callback]
-    options = {"batch_size": len(inputs), "shuffle": False, "verbose": 0, "callbacks": callbacks}
-    logs = model.fit(inputs, labels, **options, **kwargs).history
-    return -np.array(shift.shift), {name: values[0] for name, values in logs.items()}
 
 
 def without(labels, lost, form):
@@ -181,7 +170,7 @@ def test_a_keras_mask_on_the_predictions_is_kept(method, reduction, mini_batch, 
     logits, labels = mini_batch
     logits[lost, 0] = 99
     loss = SPARSE(from_logits=True, reduction=reduction)
-    actual, logs = gradient(logits, labels, loss, SIGUA(method), layers=[Masked()])
+    actual, logs = gradient(logits, labels, loss, SIGUA(method), before=[Masked()])
     done = reference.step(method, logits[~lost], labels[~lost])
     scale = len(done.losses) if reduction == "sum" else 1
     np.testing.assert_allclose(actual[~lost], done.gradient * scale, atol=scale * 4 * EPS)
@@ -197,7 +186,7 @@ def test_a_keras_mask_is_kept_by_the_loss_and_by_the_model(method, mini_batch, l
     logits[lost, 0] = 99
     done = reference.step(method, logits[~lost], labels[~lost])
     loss = SPARSE(from_logits=True)
-    actual, logs = gradient(logits, labels, SIGUALoss(method, loss), layers=[Masked()])
+    actual, logs = gradient(logits, labels, SIGUALoss(method, loss), before=[Masked()])
     np.testing.assert_allclose(actual[~lost], done.gradient, atol=4 * EPS)
     assert logs["loss"] == pytest.approx(done.objective, rel=1e-5)
     inner = keras.Sequential([Masked(), Shift(logits.shape)])

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from keras_shift import gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -55,29 +56,10 @@ def close(actual, expected, factor=16.0):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
 
 
-@keras.saving.register_keras_serializable(package="tests")
-class Moved(keras.layers.Layer):
-    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
-
-    def __init__(self, shape, **kwargs):
-        super().__init__(**kwargs)
-        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
-
-    def call(self, inputs):
-        return inputs + self.shift
-
-
 def step(method, inputs, labels, loss, activation="linear", weight=None):
     """Return the gradient with respect to the inputs, and the logs, of one step of `fit`."""
-    inputs = np.asarray(inputs, dtype="float32")
-    layer = Moved(inputs.shape)
-    model = keras.Sequential([layer, keras.layers.Activation(activation)])
-    model.compile(keras.optimizers.SGD(1.0), loss)
-    arguments = {"batch_size": len(inputs), "shuffle": False, "verbose": 0}
-    history = model.fit(
-        inputs, labels, sample_weight=weight, callbacks=[SIGUA(method)], **arguments
-    )
-    return -array(layer.shift.value), {k: v[-1] for k, v in history.history.items()}
+    after = [keras.layers.Activation(activation)]
+    return gradient(inputs, labels, loss, SIGUA(method), after=after, sample_weight=weight)
 
 
 @each

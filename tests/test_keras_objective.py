@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from contract import golden
+from keras_shift import Shift, gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -17,44 +18,28 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 EPS = float(np.finfo(np.float32).eps)
 
 
-@keras.saving.register_keras_serializable(package="tests")
-class Shift(keras.layers.Layer):
-    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
+class Penalised(Shift):
+    """Adds a loss, too: a penalty times a weight of its own."""
 
-    def __init__(self, shape, penalty=0.0, **kwargs):
-        super().__init__(**kwargs)
-        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
+    def __init__(self, shape, penalty):
+        super().__init__(shape)
         self.penalty = penalty
-        if penalty:
-            self.extra = self.add_weight(shape=(), initializer="ones", name="extra")
+        self.extra = self.add_weight(shape=(), initializer="ones", name="extra")
 
     def call(self, inputs):
-        if self.penalty:
-            self.add_loss(self.penalty * self.extra)
-        return inputs + self.shift
+        self.add_loss(self.penalty * self.extra)
+        return super().call(inputs)
 
 
-def step(method, inputs, labels, loss, epoch=0, activation=None, compile=None, **kwargs):
+def step(method, inputs, labels, loss, epoch=0, activation=None, compile=None, penalty=0.0, **fit):
     """Return the gradient with respect to the inputs, and the logs, of one step of `fit`."""
-    inputs = np.asarray(inputs, dtype="float32")
-    layer = Shift(inputs.shape, penalty=kwargs.pop("penalty", 0.0))
-    model = keras.Sequential([layer, keras.layers.Activation(activation or "linear")])
-    model.compile(keras.optimizers.SGD(1.0), loss, **(compile or {}))
-    history = model.fit(
-        inputs,
-        np.asarray(labels),
-        batch_size=len(inputs),
-        initial_epoch=epoch,
-        epochs=epoch + 1,
-        shuffle=False,
-        verbose=0,
-        callbacks=[SIGUA(method)],
-        **kwargs,
-    )
-    logs = {name: values[-1] for name, values in history.history.items()}
-    if layer.penalty:
+    after = [keras.layers.Activation(activation or "linear")]
+    layer = Penalised(np.shape(inputs), penalty) if penalty else None
+    options = {"after": after, "layer": layer, "epoch": epoch, "compile": compile}
+    slopes, logs = gradient(inputs, labels, loss, SIGUA(method), **options, **fit)
+    if layer:
         logs["extra"] = keras.ops.convert_to_numpy(layer.extra.value)
-    return -keras.ops.convert_to_numpy(layer.shift.value).astype("float64"), logs
+    return slopes, logs
 
 
 def first(y_true, y_pred):

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import Shift
+from keras_shift import Shift, gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -29,24 +29,6 @@ METHODS = [
 SHAPES = [(6, 5), (3, 4, 2)]
 
 
-def step(inputs, labels, loss, *callbacks, before=(), sample_weight=None):
-    """Return the gradient with respect to the inputs, and the logs, of one step of `fit`."""
-    layer = Shift(inputs.shape)
-    model = keras.Sequential([*before, layer])
-    model.compile(keras.optimizers.SGD(1.0), loss)
-    history = model.fit(
-        inputs,
-        labels,
-        batch_size=len(inputs),
-        shuffle=False,
-        verbose=0,
-        callbacks=list(callbacks),
-        sample_weight=sample_weight,
-    )
-    logs = {name: values[-1] for name, values in history.history.items()}
-    return -keras.ops.convert_to_numpy(layer.shift.value), logs
-
-
 def batch(shape, k=K):
     rng = np.random.default_rng(0)
     logits = rng.normal(scale=2, size=(*shape, k)).astype("float32")
@@ -67,8 +49,8 @@ def flat(logits, labels):
 
 
 def assert_equal_to_spec(found, want):
-    gradient, logs = found
-    close(gradient, want.gradient)
+    slopes, logs = found
+    close(slopes, want.gradient)
     assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
     assert logs["sigua_good"] == pytest.approx(want.split.good.mean())
     assert logs["sigua_bad"] == pytest.approx(want.split.bad.mean())
@@ -79,7 +61,7 @@ def assert_equal_to_spec(found, want):
 def test_each_place_is_an_example(method, shape):
     """The step of the spec on a column of all places, for time steps and for pixels."""
     logits, labels = batch(shape)
-    found = step(logits, labels, SPARSE(from_logits=True), SIGUA(method))
+    found = gradient(logits, labels, SPARSE(from_logits=True), SIGUA(method))
     assert_equal_to_spec(found, reference.step(method, *flat(logits, labels)))
 
 
@@ -93,16 +75,16 @@ def test_each_place_is_an_example(method, shape):
 )
 def test_labels_of_other_forms_agree(loss, form):
     logits, labels = batch((6, 5))
-    found = step(logits, form(labels), loss, SIGUA(SL))
+    found = gradient(logits, form(labels), loss, SIGUA(SL))
     assert_equal_to_spec(found, reference.step(SL, *flat(logits, labels)))
 
 
 def test_a_sigmoid_per_pixel_is_two_classes():
     z, labels = batch((3, 4, 2), k=1)[0], np.random.default_rng(1).integers(0, 2, (3, 4, 2))
-    gradient, _ = step(z, labels[..., None], keras.losses.BinaryCrossentropy(True), SIGUA(SL))
+    slopes, _ = gradient(z, labels[..., None], keras.losses.BinaryCrossentropy(True), SIGUA(SL))
     column = z.reshape(-1, 1)
     want = reference.step(SL, np.concatenate([0 * column, column], 1), labels.reshape(-1))
-    close(gradient, want.gradient[:, 1:])
+    close(slopes, want.gradient[:, 1:])
 
 
 @pytest.mark.parametrize("per_class", [False, True])
@@ -111,7 +93,7 @@ def test_images_are_judged_apart(per_class):
     images = np.repeat(np.arange(4), 30)
     groups = images * K + labels.reshape(-1) if per_class else images
     callback = SIGUA(SL, per_image=True, per_class=per_class)
-    found = step(logits, labels, SPARSE(from_logits=True), callback)
+    found = gradient(logits, labels, SPARSE(from_logits=True), callback)
     assert_equal_to_spec(found, reference.step(SL, *flat(logits, labels), groups=groups))
 
 
@@ -123,12 +105,12 @@ def test_an_ignored_class_takes_no_rank_and_is_not_in_the_mean(method, ignored):
     kept = np.random.default_rng(2).random(labels.shape) < 0.6
     kept &= labels != ignored
     given = np.where(kept, labels, ignored)
-    gradient, logs = step(
+    slopes, logs = gradient(
         logits, given, SPARSE(from_logits=True, ignore_class=ignored), SIGUA(method)
     )
     want = reference.step(method, logits[kept], labels[kept])
-    close(gradient[kept], want.gradient)
-    assert not gradient[~kept].any()
+    close(slopes[kept], want.gradient)
+    assert not slopes[~kept].any()
     assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
 
 
@@ -139,12 +121,12 @@ def test_places_that_a_mask_hides_take_no_rank(method):
     length = np.array([5, 3, 1, 4, 2, 5])
     there = np.arange(5) < length[:, None]
     logits[~there] = 0
-    gradient, logs = step(
+    slopes, logs = gradient(
         logits, labels, SPARSE(from_logits=True), SIGUA(method), before=[keras.layers.Masking()]
     )
     want = reference.step(method, logits[there], labels[there])
-    close(gradient[there], want.gradient)
-    assert not gradient[~there].any()
+    close(slopes[there], want.gradient)
+    assert not slopes[~there].any()
     assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
 
 
@@ -155,13 +137,13 @@ def test_weights_of_places_and_of_examples(form):
     rng = np.random.default_rng(3)
     weight = rng.integers(0, 3, (6, 1) if form == "examples" else (6, 5)).astype("float32")
     given = {"places": weight, "column": weight[..., None], "examples": weight}[form]
-    gradient, _ = step(logits, labels, SPARSE(from_logits=True), SIGUA(SL), sample_weight=given)
+    slopes, _ = gradient(logits, labels, SPARSE(from_logits=True), SIGUA(SL), sample_weight=given)
     everywhere = np.broadcast_to(weight, (6, 5))
     taken = everywhere > 0
     want = reference.step(SL, logits[taken], labels[taken]).gradient
     scale = everywhere[taken][:, None] * taken.mean()
-    close(gradient[taken], want * scale)
-    assert not gradient[~taken].any()
+    close(slopes[taken], want * scale)
+    assert not slopes[~taken].any()
 
 
 def test_signs_of_weights_mark_places():
@@ -169,7 +151,7 @@ def test_signs_of_weights_mark_places():
     trusted = np.random.default_rng(4).random((6, 5)) < 0.7
     method = sigua.custom(sigua.Known(), gamma=0.25)
     marks = np.where(trusted, 1.0, -1.0)
-    found = step(logits, labels, SPARSE(from_logits=True), SIGUA(method), sample_weight=marks)
+    found = gradient(logits, labels, SPARSE(from_logits=True), SIGUA(method), sample_weight=marks)
     want = reference.step(method, *flat(logits, labels), trusted=trusted.reshape(-1))
     assert_equal_to_spec(found, want)
 
@@ -182,7 +164,7 @@ def test_a_loss_of_ones_own_may_still_have_one_value_per_sequence():
         each = keras.ops.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
         return keras.ops.mean(each, axis=1)
 
-    _, logs = step(logits, labels, whole, SIGUA(SL))
+    _, logs = gradient(logits, labels, whole, SIGUA(SL))
     means = reference.cross_entropy(*flat(logits, labels)).reshape(6, 5).mean(axis=1)
     split = reference.split(SL, means)
     weights = sigua.signed_weights(split, 0.25)
@@ -193,8 +175,8 @@ def test_the_loss_and_the_model_agree_with_the_callback(tmp_path):
     """`SIGUALoss` compiled, and `SIGUAModel`, which is saved with its options."""
     logits, labels = batch((4, 6, 5))
     options = {"per_image": True}
-    callback = step(logits, labels, SPARSE(from_logits=True), SIGUA(SL, **options))
-    loss = step(logits, labels, SIGUALoss(SL, SPARSE(from_logits=True), **options))
+    callback = gradient(logits, labels, SPARSE(from_logits=True), SIGUA(SL, **options))
+    loss = gradient(logits, labels, SIGUALoss(SL, SPARSE(from_logits=True), **options))
     close(loss[0], callback[0])
     model = SIGUAModel(keras.Sequential([Shift(logits.shape)]), SL, **options)
     model.compile(keras.optimizers.SGD(1.0), SPARSE(from_logits=True))
@@ -218,7 +200,7 @@ def test_shapes_that_do_not_fit_are_refused():
 def test_images_of_rows_are_refused():
     logits, labels = batch((6,))
     with pytest.raises(ValueError, match=r"^per_image: must come with predictions per time step"):
-        step(logits, labels, SPARSE(from_logits=True), SIGUA(SL, per_image=True))
+        gradient(logits, labels, SPARSE(from_logits=True), SIGUA(SL, per_image=True))
 
 
 def test_the_floor_of_a_part_is_refused():

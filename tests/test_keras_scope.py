@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras_shift import gradient
 
 import sigua
 from sigua import reference
@@ -26,17 +27,6 @@ METHODS = [
 ]
 
 
-class Shift(keras.layers.Layer):
-    """Adds a trainable zero: after a step of SGD(1) it is minus the gradient."""
-
-    def __init__(self, shape):
-        super().__init__()
-        self.shift = self.add_weight(shape=shape, initializer="zeros", name="shift")
-
-    def call(self, inputs):
-        return inputs + self.shift
-
-
 @pytest.fixture
 def mini_batch():
     """Logits with tied rows, and labels of which class 4 is rare."""
@@ -45,16 +35,6 @@ def mini_batch():
     labels = rng.choice(5, 60, p=[0.4, 0.3, 0.15, 0.12, 0.03])
     logits[30::3], labels[30::3] = logits[:30:3], 1
     return logits, labels
-
-
-def gradient(logits, labels, loss, callback=None, sample_weight=None):
-    """Return the gradient of one step of `fit` with respect to the logits, and the logs."""
-    model = keras.Sequential([Shift(logits.shape)])
-    model.compile(keras.optimizers.SGD(1.0), loss)
-    options = {"batch_size": len(logits), "shuffle": False, "verbose": 0}
-    options["callbacks"] = [callback] if callback else []
-    logs = model.fit(logits, labels, sample_weight=sample_weight, **options).history
-    return -np.array(model.layers[0].shift), {name: value[0] for name, value in logs.items()}
 
 
 def close(actual, expected):
@@ -90,7 +70,7 @@ def test_who_takes_no_part_takes_no_rank_in_its_class(mini_batch):
     done = reference.step(SL, logits[kept], labels[kept], groups=labels[kept])
     callback = SIGUA(SL, per_class=True)
     loss = SPARSE(from_logits=True)
-    actual, _ = gradient(logits, labels, loss, callback, kept.astype("float32"))
+    actual, _ = gradient(logits, labels, loss, callback, sample_weight=kept.astype("float32"))
     np.testing.assert_allclose(actual[kept] * 60 / kept.sum(), done.gradient, atol=32 * EPS / 48)
     loss = SPARSE(from_logits=True, ignore_class=-1)
     actual, logs = gradient(logits, np.where(kept, labels, -1), loss, SIGUA(SL, per_class=True))

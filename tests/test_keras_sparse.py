@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from keras_shift import Shift
+from keras_shift import gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -30,15 +30,8 @@ def confusions(k, size=5):
 
 def step(method, logits, labels, loss, activation="linear"):
     """Return the gradient with respect to the logits, and the logs, of one step of `fit`."""
-    layer = Shift(logits.shape)
-    model = keras.Sequential([layer, keras.layers.Activation(activation)])
-    model.compile(keras.optimizers.SGD(1.0), loss)
-    size = len(logits)
-    history = model.fit(
-        logits, labels, batch_size=size, shuffle=False, verbose=0, callbacks=[SIGUA(method)]
-    )
-    gradient = -keras.ops.convert_to_numpy(layer.shift.value)
-    return gradient, {name: values[0] for name, values in history.history.items()}
+    after = [keras.layers.Activation(activation)]
+    return gradient(logits, labels, loss, SIGUA(method), after=after)
 
 
 def batch(k, n=100):
