@@ -100,14 +100,6 @@ def samples():
     return rows[drawn].astype("float32"), labels[drawn]
 
 
-def in_64_bits():
-    """Return a context in which JAX keeps float64; older versions have it in another place."""
-    import jax
-    from jax import experimental
-
-    return (jax if hasattr(jax, "enable_x64") else experimental).enable_x64(True)
-
-
 class Contract:
     """The tests; `run` is the backend's."""
 

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 import torch
-from contract import in_64_bits
 from jax import numpy as jnp
+from jax_versions import in_64_bits
 
 import sigua
 from sigua import confidence, reference

@@ -5,8 +5,8 @@ from typing import get_args
 import jax
 import numpy as np
 import pytest
-from contract import in_64_bits
 from jax import numpy as jnp
+from jax_versions import in_64_bits
 
 import sigua
 from sigua._method import Correction

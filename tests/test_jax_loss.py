@@ -7,8 +7,8 @@ import numpy as np
 import optax
 import pytest
 import torch
-from contract import in_64_bits
 from jax import numpy as jnp
+from jax_versions import in_64_bits
 
 import sigua
 from sigua import TransitionMatrix, reference

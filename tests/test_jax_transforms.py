@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import optax
 import pytest
-from contract import in_64_bits
 from flax import nnx
 from jax import numpy as jnp
 from jax.test_util import check_grads
+from jax_versions import in_64_bits
 
 import sigua
 from sigua import reference
