@@ -259,16 +259,15 @@ def loss_rows(bench: Bench, n: int, k: int, compiled: bool) -> Iterator[Row]:
     """Time the losses alone."""
     data = bench.batch(n, k)
     losses: dict[str, Loss] = {CE: nn.CrossEntropyLoss(), **our_losses(k, bench.device)}
+    losses |= bench_peers.peer_losses(n, k, bench.device)
     if compiled:
         torch.compiler.reset()
-        losses |= bench_peers.peer_losses(n, k, bench.device)
         losses = {
             name: torch.compile(loss, fullgraph=True, dynamic=False)
             for name, loss in losses.items()
         }
     else:
         losses |= other_losses(n, k, bench.device)
-        losses |= bench_peers.peer_losses(n, k, bench.device)
     runs = {name: both_ways(loss, *data) for name, loss in losses.items()}
     yield from compare(f"loss {n} x {k}" + ", compiled" * compiled, bench.race(runs))
 

@@ -133,19 +133,15 @@ def make_criterion(
 def agreement(variant: str, examples: int) -> nn.Module:
     """Return agreement's criterion; a variant such as "warmup 5" changes one argument."""
     name, _, value = variant.partition(" ")
-    if variant == "over GCE":
-        return SIGUALoss(sigua.sigua_ag(), base=generalized_cross_entropy)
-    if variant == "without c":
-        return SIGUALoss(sigua.sigua_ag(by_class=False))
-    if variant == "averaged":
-        return AveragedAgreement(examples, CLASSES)
-    if variant == "then forward":
-        return ThenForward(CLASSES)
-    if variant == "own warmup":
-        return OwnWarmup()
-    if variant == "two networks":
-        return TwoNetworks()
-    return SIGUALoss(sigua.sigua_ag(**({name: float(value)} if name else {})))
+    return {
+        "over GCE": lambda: SIGUALoss(sigua.sigua_ag(), base=generalized_cross_entropy),
+        "without c": lambda: SIGUALoss(sigua.sigua_ag(by_class=False)),
+        "averaged": lambda: AveragedAgreement(examples, CLASSES),
+        "then forward": lambda: ThenForward(CLASSES),
+        "own warmup": OwnWarmup,
+        "two networks": TwoNetworks,
+        "": lambda: SIGUALoss(sigua.sigua_ag()),
+    }.get(variant, lambda: SIGUALoss(sigua.sigua_ag(**{name: float(value)})))()
 
 
 @dataclass(eq=False)
