@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks
 from sigua.intervals import Floats, Interval, clopper_pearson, counted
 from sigua.transition import TransitionMatrix
+from sigua.transition.matrix import matrix_from
 
 
 def count_noise_rate(labels: ArrayLike, true_labels: ArrayLike) -> Interval:
@@ -76,14 +77,8 @@ def count_transition(
         )
     before = _symmetric_rows(counts) if prior is None else prior.rows
     rows = (counts + weight * before) / (counts.sum(axis=1, keepdims=True) + weight)
-    try:
-        return TransitionMatrix(rows)
-    except ValueError as error:
-        reason = str(error).removeprefix("rows: ").partition(";")[0]
-        raise ValueError(
-            f"labels: the counted rows {reason}; "
-            "try checking more labels, or merging classes that look alike"
-        ) from None
+    advice = "checking more labels, or merging classes that look alike"
+    return matrix_from(rows, "labels", "counted", advice)
 
 
 def transition_intervals(

@@ -20,6 +20,7 @@ from sigua._mixture import share_of_larger
 from sigua._names import column_names, columns_of, probabilities_and_labels, same_order
 from sigua.intervals import Floats, Interval
 from sigua.transition import TransitionMatrix
+from sigua.transition.matrix import matrix_from
 
 _NEEDS = {
     "surest": ("labels",),
@@ -278,11 +279,5 @@ def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
     if method == "surest":
         assert evidence.labels is not None
         _warn_if_apart(evidence, surest(evidence.p, evidence.labels)[1], stacklevel=4)
-    try:
-        return TransitionMatrix(rows)
-    except ValueError as error:
-        reason = str(error).removeprefix("rows: ").partition(";")[0]
-        raise ValueError(
-            f"probabilities: the estimated rows {reason}; "
-            "try another method or quantile, or merging classes that look alike"
-        ) from None
+    advice = "another method or quantile, or merging classes that look alike"
+    return matrix_from(rows, "probabilities", "estimated", advice)

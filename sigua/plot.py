@@ -214,10 +214,10 @@ def _shares(history: Any) -> tuple[Any, Any, Any]:
         if set(names) <= table.keys():
             break
     else:
-        came = ", ".join(map(str, table)) or f"{type(history).__name__} without names"
+        got = ", ".join(map(str, table)) or f"{type(history).__name__} without names"
         raise ValueError(
             "history: must have sigua/good and sigua/bad, or Keras's sigua_good and sigua_bad, "
-            f"got {came}; try Keras's History, Lightning's metrics.csv or a list of EpochReport"
+            f"got {got}; try Keras's History, Lightning's metrics.csv or a list of EpochReport"
         )
     good, bad = (np.asarray(table[name], dtype=float) for name in names)
     if "epoch" not in table:

@@ -40,7 +40,7 @@ class Correction:
         """
         raise NotImplementedError
 
-    def check(self, loss: Loss, y_pred: Tensor) -> None:
+    def check(self, y_pred: Tensor) -> None:
         """Refuse another number of classes than T's."""
         require_classes(self.method, _measure.num_classes(y_pred), "predictions")
 
@@ -49,10 +49,10 @@ class Plain(Correction):
     """No correction."""
 
     def __call__(self, loss: Loss, y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, None]:
-        self.check(loss, y_pred)
+        self.check(y_pred)
         return _measure.per_example(loss, y_true, y_pred), None
 
-    def check(self, loss: Loss, y_pred: Tensor) -> None:
+    def check(self, y_pred: Tensor) -> None:
         if self.method.needs_cross_entropy:
             require_classes(self.method, _measure.num_classes(y_pred), "predictions")
 
@@ -69,7 +69,7 @@ class Backward(Correction):
     def __call__(
         self, loss: Loss, y_true: Tensor, y_pred: Tensor
     ) -> tuple[Tensor, Callable[[], Tensor]]:
-        self.check(loss, y_pred)
+        self.check(y_pred)
         table = _measure.every_class(loss, y_true, y_pred)
         entries, losses = self.inverse.at(_measure.label_index(y_true, y_pred), table)
         detached = ops.stop_gradient(table)
@@ -85,7 +85,7 @@ class Forward(Correction):
         self.columns = find_form(T, TRANSPOSES)(T)
 
     def __call__(self, loss: Loss, y_true: Tensor, y_pred: Tensor) -> tuple[Tensor, None]:
-        self.check(loss, y_pred)
+        self.check(y_pred)
         logits = _measure.is_logits(loss)
         log_p = _measure.log_probabilities(y_pred, logits)
         if _measure.is_cross_entropy(loss, y_pred):

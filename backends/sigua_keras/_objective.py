@@ -103,7 +103,7 @@ class Objective:
         _check.known("loss", loss)
         self.ranking.require_places(loss, prediction)
         if len(prediction.shape) > 1 and prediction.shape[-1] is not None:
-            self.correction.check(loss, prediction)
+            self.correction.check(prediction)
             self.ranking.require_fit(self.method, loss, prediction)
             self.ranking.require_class(self.method, loss, prediction)
             self._open(prediction)

@@ -49,6 +49,12 @@ class Ranking(NamedTuple):
         of_margins = conditions.reads(method.condition, "margins")
         return self.per_class or method.T is not None or of_margins
 
+    def ranked(self, losses: Tensor, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Return what decides, (n,), without gradient."""
+        if self.rank_by is not None:
+            losses = per_example(resolve(self.rank_by, y_true, y_pred), y_true, y_pred)
+        return ops.stop_gradient(losses)
+
     def require_places(self, loss: Loss, y_pred: Tensor) -> None:
         """Raise ValueError if images are to be judged apart, but a row is one example."""
         if self.per_image and not is_per_place(loss, y_pred):
@@ -141,13 +147,11 @@ def weigh(
     classless = None
     if known is not None:
         classless = (ops.shape(losses)[0] if asked is None else _count(asked)) - size
-    ranked = losses
-    if ranking.rank_by is not None:
-        ranked = per_example(resolve(ranking.rank_by, y_true, y_pred), y_true, y_pred)
+    ranked = ranking.ranked(losses, y_true, y_pred)
     margins = None
     if conditions.reads(method.condition, "margins"):
         margins = Margins(loss, y_true, y_pred, takes_part, confidence)
-    given = ops.stop_gradient(ranked), takes_part, trusted, class_sums, margins
+    given = ranked, takes_part, trusted, class_sums, margins
     groups = _groups(ranking, places, y_true, y_pred)
     batch: Batch = Batch(*given) if groups is None else GroupBatch(*groups, *given)
     split = conditions.choose(method.condition, batch, tuple(numbers[1:]))

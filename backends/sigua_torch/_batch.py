@@ -11,7 +11,8 @@ from torch import Tensor
 
 from sigua import Split
 from sigua.conditions import no_class_sums, no_margins
-from sigua_torch._measure import INF, class_dim, is_index
+from sigua_torch._flat import INF
+from sigua_torch._measure import class_dim, is_index
 
 
 @dataclass(eq=False)

@@ -46,7 +46,9 @@ def _tensor(name: str, value: Any) -> None:
         raise ValueError(f"{name}: must be a torch tensor, got a {got}; try torch.as_tensor(...)")
 
 
-def batch(method: Method, logits: Tensor, target: Tensor, base: Any) -> None:
+def batch(
+    method: Method, logits: Tensor, target: Tensor, base: Any, weight: Tensor | None = None
+) -> None:
     """Refuse logits and targets whose types, shapes or dtypes cannot belong together."""
     _tensor("input", logits)
     _tensor("target", target)
@@ -64,7 +66,13 @@ def batch(method: Method, logits: Tensor, target: Tensor, base: Any) -> None:
         return
     _logits(logits, target, base)
     _target(logits, target)
-    require_classes(method, logits.shape[class_dim(logits)])
+    k = logits.shape[class_dim(logits)]
+    require_classes(method, k)
+    if weight is not None and len(weight) != k:
+        raise ValueError(
+            f"weight: must have an entry for each of the input's {k} classes, "
+            f"got {len(weight)}; try one weight per class"
+        )
 
 
 def _logits(logits: Tensor, target: Tensor, base: Any) -> None:
@@ -105,15 +113,6 @@ def _target(logits: Tensor, target: Tensor) -> None:
 
 def _shapes(logits: Tensor, target: Tensor) -> str:
     return f"input {tuple(logits.shape)} and target {tuple(target.shape)}"
-
-
-def weight(value: Tensor | None, num_classes: int) -> None:
-    """Refuse class weights of another number of classes."""
-    if value is not None and len(value) != num_classes:
-        raise ValueError(
-            f"weight: must have an entry for each of the input's {num_classes} classes, "
-            f"got {len(value)}; try one weight per class"
-        )
 
 
 def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:

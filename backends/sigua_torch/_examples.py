@@ -41,9 +41,8 @@ class Examples(NamedTuple):
             items: what "mean" divides by.
         """
         of_classes = criterion.base is None or criterion.reads_margins
-        _check.batch(criterion.method, logits, target, None if of_classes else criterion.base)
-        if of_classes:
-            _check.weight(criterion.weight, logits.shape[class_dim(logits)])
+        base = None if of_classes else criterion.base
+        _check.batch(criterion.method, logits, target, base, criterion.weight)
         if criterion.confidence is not None:
             criterion.confidence.check(logits)
         on_host = is_visible(logits)

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from sigua import Agreement, Method, confidence
-from sigua_torch._flat import Array
+from sigua_torch._flat import INF, Array
 from sigua_torch._margins import Confidence
 from sigua_torch._schedule import is_repeated
 from sigua_torch._tables import FEW_CLASSES
-
-INF = float("inf")
 
 
 class FlatAgreement:

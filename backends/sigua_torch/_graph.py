@@ -7,7 +7,7 @@ would take longer than a sort of 128 losses.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ def is_here(losses: Tensor) -> bool:
     return torch.compiler.is_compiling() and losses.is_cpu and not is_transformed()
 
 
-def takes(condition: SmallLoss, losses: Tensor) -> bool:
+def takes(condition: object, losses: Tensor) -> TypeGuard[SmallLoss]:
     """Return whether such a graph selects by `small_loss`; a subclass has a rule of its own."""
     return type(condition) is SmallLoss and is_here(losses)
 

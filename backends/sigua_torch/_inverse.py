@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigua import TransitionMatrix
-from sigua_torch._measure import INF, Measure, class_dim, is_index
+from sigua_torch._flat import INF
+from sigua_torch._measure import Measure, class_dim, is_index
 from sigua_torch._sparse import SparseRows
 from sigua_torch._tables import FEW_CLASSES, Tables, rows_at
 

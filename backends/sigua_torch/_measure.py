@@ -18,7 +18,6 @@ from sigua_torch._flat import is_visible
 from sigua_torch._sparse import along, settled
 
 Base = Callable[[Tensor, Tensor], Tensor]
-INF = float("inf")
 
 
 def class_dim(logits: Tensor) -> int:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sigua import TransitionMatrix
-from sigua_torch._flat import is_visible
-from sigua_torch._measure import INF, class_dim
+from sigua_torch._flat import INF, is_visible
+from sigua_torch._measure import class_dim
 from sigua_torch._sparse import SparseRows, places
 from sigua_torch._tables import Tables, mix, rows_at
 
@@ -90,7 +90,8 @@ class DenseObserved(Observed):
         self.match(logits)
         dim = class_dim(logits)
         if not self.has_zeros or is_visible(logits):
-            observed = mix(logits.softmax(dim), self.matrix.exp().t())
+            columns = self._columns_of_t(logits) if is_visible(logits) else self.matrix.exp()
+            observed = mix(logits.softmax(dim), columns.t())
             if not self.has_zeros or (observed > SAFE).all():
                 return observed.log()
         return self._log_sums(logits.log_softmax(dim), dim)

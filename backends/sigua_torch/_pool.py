@@ -10,8 +10,6 @@ from torch import Tensor
 
 from sigua import checks
 
-INF = float("inf")
-
 
 class Pool:
     """Gathers the values that decide about examples from a process group.

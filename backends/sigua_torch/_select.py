@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sigua import Method, SmallLoss, Split
+from sigua import Method, Split
 from sigua.conditions import choose
 from sigua_torch import _graph
 from sigua_torch._batch import DeviceBatch, GroupedBatch, Groups, HostBatch
 from sigua_torch._examples import Examples
-from sigua_torch._flat import to_split
-from sigua_torch._measure import INF
+from sigua_torch._flat import INF, to_split
 from sigua_torch._measured import Measured
 from sigua_torch._pool import Pool
 
@@ -107,7 +106,7 @@ class Selector:
             batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given, columns.margins)
         condition = self.method.condition
         whole = columns.groups is None and not self.method.separate
-        if isinstance(condition, SmallLoss) and whole and _graph.takes(condition, ranked):
+        if whole and _graph.takes(condition, ranked):
             split, weights = _graph.small_loss(condition, ranked, size, numbers)
         else:
             split = choose(condition, batch, numbers[1:])

@@ -16,10 +16,10 @@ from sigua_torch._batch import find_groups
 from sigua_torch._correct import correction_of
 from sigua_torch._everyday import Everyday
 from sigua_torch._examples import Examples
-from sigua_torch._flat import is_transformed
+from sigua_torch._flat import INF, is_transformed
 from sigua_torch._logits import logits_of
 from sigua_torch._margins import Confidence, Margins
-from sigua_torch._measure import INF, Base
+from sigua_torch._measure import Base
 from sigua_torch._measured import Measured, measured, plain
 from sigua_torch._options import check_options, check_scope
 from sigua_torch._pool import pool_of

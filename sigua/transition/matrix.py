@@ -211,6 +211,22 @@ class TransitionMatrix(Kept):
         return cls._of(form.from_dict(data))
 
 
+def matrix_from(rows: Matrix, name: str, how: str, advice: str) -> TransitionMatrix:
+    """Return T of rows that were found, or raise ValueError on the argument they come from.
+
+    Args:
+        rows: (k, k).
+        name: of the argument.
+        how: what was done to find them, such as "estimated".
+        advice: what to try.
+    """
+    try:
+        return TransitionMatrix(rows)
+    except ValueError as error:
+        reason = str(error).removeprefix("rows: ").partition(";")[0]
+        raise ValueError(f"{name}: the {how} rows {reason}; try {advice}") from None
+
+
 def require_matrix(name: str, value: object) -> TransitionMatrix:
     """Return a TransitionMatrix, or raise ValueError on anything else."""
     if not isinstance(value, TransitionMatrix):
