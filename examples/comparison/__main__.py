@@ -181,7 +181,7 @@ def main() -> None:
     in_time = (task for task in tasks if time.monotonic() < deadline)
     with path.open("a", encoding="utf-8") as lines:
         for rows in track(pool(in_time), args.task, total=len(tasks)):
-            lines.writelines(json.dumps(row) + "\n" for row in rows)
+            lines.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
             lines.flush()
 
 

@@ -152,11 +152,11 @@ class Training:
 
     def accuracy(self) -> list[float]:
         """Return the test accuracy after each epoch, in %."""
-        return [100 * share.item() for share in self.correct]
+        return [round(100 * share.item(), 2) for share in self.correct]  # of 10,000 images
 
     def shares_dropped(self) -> dict[str, list[float]]:
         """Return the share of the examples that each epoch dropped, if the rule judges alone."""
-        return {"dropped": [share.item() for share in self.dropped]} if self.drops else {}
+        return {"dropped": [round(d.item(), 4) for d in self.dropped]} if self.drops else {}
 
 
 def train(group: Sequence[Training]) -> None:
