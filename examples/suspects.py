@@ -3,11 +3,11 @@
     python examples/suspects.py
 
 trains a network plainly on labels of which some are wrong, by many kinds of noise, and none at all;
-takes the suspects of `sigua.rank_label_issues`, from margins noted in training, without telling it
-a noise rate; and those of cleanlab's `find_label_issues`, from out-of-fold probabilities of the
-same network, which is how it is meant to be used. It reports the precision and recall of both, and
-test accuracies: of the plain training, and of fresh ones without the suspects, or forgetting them
-(`Known`, gamma 0.001).
+takes the suspects of `sigua.rank_label_issues`, from margins noted in training: without a noise
+rate ("unasked"), and with the lower end of the one that `sigua.diagnose` finds ("diagnosed"); and
+those of cleanlab's `find_label_issues`. The last two need out-of-fold probabilities, here of the
+same network. It reports the precision and recall of each list, and test accuracies: of the plain
+training, and of fresh ones without the suspects, or forgetting them (`Known`, gamma 0.001).
 
     python examples/suspects.py --data mnist=DIR fashion=DIR --json suspects.jsonl
 
@@ -45,11 +45,10 @@ IMAGES = 4_000  # of MNIST and of Fashion-MNIST
 LAST = 5  # epochs whose test accuracy is averaged
 FOLDS = 3
 FORGET = sigua.custom(sigua.Known(), gamma=0.001)  # as in the paper's Figure 1
+LISTS = ["unasked", "diagnosed", "cleanlab"]
 WAYS = {  # a fresh training: whose suspects, and whether it climbs on them instead of going without
-    "without ours": ("ours", False),
-    "without cleanlab's": ("cleanlab", False),
-    "forgetting ours": ("ours", True),
-    "forgetting cleanlab's": ("cleanlab", True),
+    **{f"without {name}": (name, False) for name in LISTS},
+    **{f"forgetting {name}": (name, True) for name in LISTS},
     "without the wrong ones": ("wrong", False),
 }
 
@@ -194,12 +193,18 @@ def study(case: Case, seed: int, folders: dict[str, Path]) -> dict[str, Any]:
     history = LabelHistory(len(noisy))
     _, plain = train(case, data, seed, case.epochs, history=history)
     issues = sigua.rank_label_issues(margins=history.margins, labels=noisy)
-    found = find_label_issues(noisy, out_of_fold(case, data, seed), n_jobs=1)
-    lists = {"ours": issues.suspects, "cleanlab": found, "wrong": wrong}
+    p = out_of_fold(case, data, seed)
+    rate = sigua.diagnose(p, noisy).noise_rate.low
+    lists = {
+        "unasked": issues.suspects,
+        "diagnosed": sigua.rank_label_issues(margins=history.margins, noise_rate=rate).suspects,
+        "cleanlab": find_label_issues(noisy, p, n_jobs=1),
+        "wrong": wrong,
+    }
     row: dict[str, Any] = case._asdict() | {"seed": seed, "wrong": float(wrong.mean())}
     row["said"] = issues.precision if issues.count else None
     row["plain"] = plain
-    for name in ("ours", "cleanlab"):
+    for name in LISTS:
         right = int((wrong & lists[name]).sum())
         row[name] = [int(lists[name].sum()), right, int(wrong.sum()), len(wrong)]
     for way, (name, climb) in WAYS.items():
@@ -216,17 +221,17 @@ def study(case: Case, seed: int, folders: dict[str, Path]) -> dict[str, Any]:
 
 def lists_table(groups: list[list[dict[str, Any]]]) -> Table:
     """Return how many were named, precision and recall, over all seeds, in %."""
-    columns = [f"{of}: {what}" for of in ("ours", "cleanlab") for what in ("named", "P", "R")]
-    columns.insert(2, "ours: P said")
+    columns = [f"{of}: {what}" for of in LISTS for what in ("named", "P", "R")]
+    columns.insert(2, "unasked: P said")
     title = "Suspects: their share, precision P and recall R (%)"
     grid = Table("labels", "wrong", *columns, box=MARKDOWN, title=title)
     for group in groups:
         cells = [f"{100 * np.mean([row['wrong'] for row in group]):.0f}"]
-        for of in ("ours", "cleanlab"):
+        for of in LISTS:
             named, found, wrong, n = np.sum([row[of] for row in group], axis=0)
             cells.append(f"{100 * named / n:.1f}")
             cells.append(f"{100 * found / named:.0f}" if named else "-")
-            if of == "ours":
+            if of == "unasked":
                 said = [row["said"] for row in group if row["said"] is not None]
                 cells.append(f"{100 * np.mean(said):.0f}" if said else "-")
             cells.append(f"{100 * found / wrong:.0f}" if wrong else "-")
@@ -303,7 +308,7 @@ def main() -> None:
                 args.json.write_text("".join(lines), encoding="utf-8")
     else:
         rows = [json.loads(line) for line in args.table.read_text(encoding="utf-8").splitlines()]
-    console = Console(width=160)  # Markdown tables, in one piece
+    console = Console(width=240)  # Markdown tables, in one piece
     console.print(lists_table(grouped(rows)))
     console.print(accuracies_table(grouped(rows)))
     if args.table is None:

@@ -122,15 +122,23 @@ def test_scikeras_is_searched_over_whole_callbacks(page, classifier):
         clone(classifier).set_params(callbacks__method=methods[0])
 
 
-def test_scikeras_does_not_copy_a_callback_that_has_trained(page, classifier):
-    """As the page says; once this fails, the page can be shorter."""
-    classifier.fit(page["x"], page["y"])
-    with pytest.raises(NotImplementedError):
-        pickle.dumps(classifier)
-    used = KerasClassifier(page["model"], callbacks=[SIGUA(page["method"])], epochs=1, verbose=0)
-    used.fit(page["x"], page["y"])
-    with pytest.raises(NotImplementedError):
-        clone(used)
+def test_scikeras_copies_a_callback_without_the_model_it_has_trained(page):
+    """Else a copy would hold two models, and go on where it stood with another one."""
+    used = KerasClassifier(page["model"], callbacks=[SIGUA(page["method"])], epochs=7, verbose=0)
+    first = used.fit(page["x"], page["y"]).history_["sigua_bad"]
+    again = clone(used).fit(page["x"], page["y"]).history_["sigua_bad"]
+    assert first[0] == again[0] == 0
+    assert first[-1] == pytest.approx(again[-1], abs=0.05)
+    cross_val_predict(used, page["x"], page["y"], cv=2, method="predict_proba")
+
+
+def test_scikeras_pickles_a_fitted_classifier(page, classifier):
+    want = classifier.fit(page["x"], page["y"]).predict_proba(page["x"])
+    loaded = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_allclose(loaded.predict_proba(page["x"]), want, rtol=1e-5, atol=1e-7)
+    loaded.partial_fit(page["x"], page["y"])
+    assert len(loaded.history_["sigua_bad"]) == 8
+    assert loaded.history_["sigua_bad"][-1] > 0.2
 
 
 def test_a_model_of_scikeras_is_saved_by_itself(page, tmp_path):

@@ -30,7 +30,7 @@ class SIGUA(keras.callbacks.Callback):
     The epochs of the method are those of `fit`, and whole: training for one epoch, or on an endless
     stream, is plain unless `steps_per_epoch` counts epochs in steps. If a callback is used again on
     the same model it continues where it stopped, so a loop of `fit(epochs=1)` has its warm-up;
-    `initial_epoch` sets another epoch, and a new callback begins at 0. After 1,000 steps at epoch
+    `initial_epoch` sets another epoch, and a new callback, or a copy, begins at 0. After 1,000 steps at epoch
     0, with no other epoch to come, it warns that the epoch may have been forgotten.
 
     Sample and class weights scale losses but never decide which examples are good. An example of
@@ -139,6 +139,11 @@ class SIGUA(keras.callbacks.Callback):
         self._objective: Objective | None = None
         self._trained: Any = None  # the model it is for
         self._for_one_fit = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or pickle holds: the arguments, so that it begins at epoch 0."""
+        nothing = dict.fromkeys(["_attachment", "_objective", "_trained", "_model", "params"])
+        return vars(self) | nothing | {"_for_one_fit": True}
 
     @property
     def epoch(self) -> float:
