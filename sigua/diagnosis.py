@@ -259,9 +259,12 @@ def _checked(
     if len(np.unique(places)) != len(places):
         raise ValueError("checked: must name each example once, got one twice; try np.unique")
     if len(true) != len(places):
+        advice = "an entry for each" if len(true) != n else "true_labels[checked]"
+        if checked is None:
+            advice = "checked=, the indices of those that were"
         raise ValueError(
             f"true_labels: must have an entry for each of the {len(places)} checked, "
-            f"got {len(true)}; try checked=, the indices of those that were"
+            f"got {len(true)}; try {advice}"
         )
     return places, true
 

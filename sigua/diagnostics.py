@@ -163,8 +163,9 @@ def rank_label_issues(
     below zero, whose label the model finds less likely than another, are suspect if they make a
     hill of their own, beyond that of the right labels. In clean data there is no second hill, and
     where wrong labels look right to the model there may be none: then no example is suspect.
-    `precision` says how sure the suspects are. Losses without a rate give no suspects, because hard
-    examples have large losses, too.
+    `precision` says how sure the suspects are. This needs margins of plain training: a method that
+    drops examples never learns hard ones, which then make a second hill. Losses without a rate give
+    no suspects, because hard examples have large losses, too.
 
     `sigua_torch.diagnostics.LabelHistory` records both in training. A pass at the end is one epoch:
     use `sigua.label_losses(model.predict(x), y)` or `sigua.label_margins`.

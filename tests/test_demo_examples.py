@@ -109,8 +109,10 @@ def test_suspects_compares_lists_and_what_is_gained_without_them(tmp_path):
     for row in rows:
         named, right, wrong, n = row["cleanlab"]
         assert 0 <= right <= min(named, wrong) <= n
-        assert (row["said"] is None) == (row["unasked"][0] == 0)
-        assert all(0 <= row[way] <= 100 for way in row if way.split()[0] in ("plain", "forgetting"))
+        assert (row["said"] is None) == (row["untold"][0] == 0)
+        ways = [way for way in row if way.split()[0] in ("plain", "without", "forgetting")]
+        assert len(ways) == 10
+        assert all(0 <= row[way] <= 100 for way in ways)
     again = launch(EXAMPLES / "suspects.py", "--table", path)
     tables = done.stdout[: done.stdout.rindex("|") + 1]
     assert tables.strip() == again.stdout.strip()

@@ -248,6 +248,9 @@ def test_history_refuses_what_it_cannot_place():
             history.update(*arguments)
     with pytest.raises(ValueError, match=r"^update: must be called before end_epoch"):
         history.end_epoch()
+    for name in ("losses", "margins"):
+        with pytest.raises(ValueError, match=r"^end_epoch: must be called after each epoch"):
+            getattr(history, name)
     with pytest.raises(ValueError, match=r"^num_examples: must be a whole number of at least 1"):
         LabelHistory(0)
 

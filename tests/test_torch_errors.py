@@ -338,8 +338,17 @@ def test_a_part_of_a_pooled_batch_is_not_called_too_small(monkeypatch):
     criterion = SIGUALoss(SL, sync=True)
     monkeypatch.setattr(criterion._select.pool, "gather", lambda *columns: list(columns))
     monkeypatch.setattr(criterion._select.pool, "own", lambda pooled, n: pooled[:n])
-    monkeypatch.setattr("torch.distributed.get_world_size", lambda group: 1)
+    monkeypatch.setattr(type(criterion._select.pool), "processes", 1)
     criterion(LOGITS[:4].clone().requires_grad_(), LABELS[:4])
+
+
+@pytest.mark.parametrize("method", [SL, sigua.sigua_ag()], ids=["gathered", "summed"])
+def test_no_process_group_is_said_in_our_words(method):
+    criterion = SIGUALoss(method, sync=True)
+    with pytest.raises(
+        ValueError, match=r"^sync: must have a process group .*; try torch"
+    ):
+        criterion(torch.randn(8, 3), torch.zeros(8, dtype=torch.long))
 
 
 def test_labels_on_an_accelerator_are_checked_when_asked():

@@ -23,7 +23,7 @@ class LabelWatch(keras.callbacks.Callback):
 
         watch = LabelWatch(x, y, intact=clean == y)
         model.fit(x, y, callbacks=[SIGUA(method), watch])
-        issues = sigua.rank_label_issues(margins=watch.margins)
+        issues = sigua.rank_label_issues(margins=watch.margins, noise_rate=0.2)
 
     `fit` does not say which examples are in a mini-batch, so this costs a forward pass over the
     data per epoch. The logs, and so History, get `accuracy_given` and, where it is known which

@@ -49,7 +49,7 @@ class Pool:
 
     @property
     def processes(self) -> int:
-        return dist.get_world_size(self.group)
+        return dist.get_world_size(self._started())
 
     def gather(self, *columns: Tensor) -> list[Tensor]:
         """Return each column, (n,), of the whole group, (processes * largest,), padded with 0.
@@ -68,13 +68,22 @@ class Pool:
     def total(self, part: Tensor) -> Tensor:
         """Return the sum of a tensor over the processes."""
         total = part.clone()
-        dist.all_reduce(total, group=self.group)
+        dist.all_reduce(total, group=self._started())
         return total
 
     def own(self, pooled: Tensor, n: int) -> Tensor:
         """Return this process's n entries of a pooled column."""
         start = dist.get_rank(self.group) * (len(pooled) // self.processes)
         return pooled[start : start + n]
+
+    def _started(self) -> Any:
+        """Return the group, or raise ValueError if no process has joined one yet."""
+        if not dist.is_initialized():
+            raise ValueError(
+                "sync: must have a process group to select over, got none; "
+                "try torch.distributed.init_process_group() first, or sync=None in one process"
+            )
+        return self.group
 
     def _all_gather(self, out: Tensor, part: Tensor) -> None:
         # Before it had this name, which the older one now deprecates.

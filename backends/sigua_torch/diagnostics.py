@@ -201,12 +201,17 @@ class LabelHistory:
     @property
     def losses(self) -> NDArray[np.float32]:
         """Plain cross-entropies, (epochs, n), float32; NaN before an example's first epoch."""
-        return np.array([losses for losses, _ in self._epochs])
+        return self._ended()[:, 0]
 
     @property
     def margins(self) -> NDArray[np.float32]:
         """The label's probability less the largest other, (epochs, n); NaN as for `losses`."""
-        return np.array([margins for _, margins in self._epochs])
+        return self._ended()[:, 1]
+
+    def _ended(self) -> NDArray[np.float32]:
+        if not self._epochs:
+            raise ValueError("end_epoch: must be called after each epoch, got no call; try it")
+        return np.stack(self._epochs)
 
 
 def _check_update(
