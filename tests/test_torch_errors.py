@@ -345,9 +345,7 @@ def test_a_part_of_a_pooled_batch_is_not_called_too_small(monkeypatch):
 @pytest.mark.parametrize("method", [SL, sigua.sigua_ag()], ids=["gathered", "summed"])
 def test_no_process_group_is_said_in_our_words(method):
     criterion = SIGUALoss(method, sync=True)
-    with pytest.raises(
-        ValueError, match=r"^sync: must have a process group .*; try torch"
-    ):
+    with pytest.raises(ValueError, match=r"^sync: must have a process group .*; try torch"):
         criterion(torch.randn(8, 3), torch.zeros(8, dtype=torch.long))
 
 

@@ -30,8 +30,8 @@ class SIGUA(keras.callbacks.Callback):
     The epochs of the method are those of `fit`, and whole: training for one epoch, or on an endless
     stream, is plain unless `steps_per_epoch` counts epochs in steps. If a callback is used again on
     the same model it continues where it stopped, so a loop of `fit(epochs=1)` has its warm-up;
-    `initial_epoch` sets another epoch, and a new callback, or a copy, begins at 0. After 1,000 steps
-    at epoch 0, with no other epoch to come, it warns that the epoch may have been forgotten.
+    `initial_epoch` sets another epoch, and a new callback, or a copy, begins at 0. After 1,000
+    steps at epoch 0, with no other epoch to come, it warns that the epoch may have been forgotten.
 
     Sample and class weights scale losses but never decide which examples are good. An example of
     weight 0 has no rank. Nor has an example whose label is not a class of T, or of a classification
