@@ -3,13 +3,19 @@
     python examples/suspects.py
 
 trains a network on labels of which some are wrong, by many kinds of noise, and none at all, and
-takes four lists of suspects. Three are of `sigua.rank_label_issues`, from margins noted in plain
-training: without a noise rate ("untold"), or if there are none, with the lower end of the one that
-`sigua.diagnose` finds ("diagnosed"); and with that rate from margins noted in training with
-agreement ("agreement"). The fourth is of cleanlab's `find_label_issues`. All but the first need
-out-of-fold probabilities, here of the same network. It reports the precision and recall of each
-list, and test accuracies: of the plain training, and of fresh ones without the suspects, or
-forgetting them (`Known`, gamma 0.001).
+takes lists of suspects of `sigua.rank_label_issues`:
+
+- "untold": from margins noted in plain training, without a noise rate;
+- "diagnosed": the same, or if there are none, with the lower end of the noise rate that
+  `sigua.diagnose` finds;
+- "agreement": with that rate, from margins noted in training with agreement;
+- "advised": of these the first if there are any; else "agreement" if the diagnosis finds that
+  classes hardly overlap, and "diagnosed" if they do;
+
+and that of cleanlab's `find_label_issues`. Diagnosis and cleanlab need out-of-fold probabilities,
+here of the same network. It reports the precision and recall of each list, and test accuracies: of
+the plain training, and of fresh ones without the suspects, or forgetting them (`Known`, gamma
+0.001).
 
     python examples/suspects.py --data mnist=DIR fashion=DIR --json suspects.jsonl
 
@@ -47,10 +53,10 @@ IMAGES = 4_000  # of MNIST and of Fashion-MNIST
 LAST = 5  # epochs whose test accuracy is averaged
 FOLDS = 3
 FORGET = sigua.custom(sigua.Known(), gamma=0.001)  # as in the paper's Figure 1
-LISTS = ["untold", "diagnosed", "agreement", "cleanlab"]
+LISTS = ["untold", "diagnosed", "agreement", "advised", "cleanlab"]
 WAYS = {  # a fresh training: whose suspects, and whether it climbs on them instead of going without
     **{f"without {name}": (name, False) for name in LISTS},
-    **{f"forgetting {name}": (name, True) for name in LISTS},
+    **{f"forgetting {name}": (name, True) for name in LISTS[-2:]},
     "without the wrong ones": ("wrong", False),
 }
 
@@ -192,27 +198,41 @@ def out_of_fold(case: Case, data: Data, seed: int) -> np.ndarray:
     return p
 
 
+def find_suspects(
+    case: Case, data: Data, seed: int
+) -> tuple[dict[str, np.ndarray], sigua.LabelIssues, float]:
+    """Return the lists by name, the issues without a rate, and plain training's accuracy in %."""
+    n, noisy = len(data.y), data.y.numpy()
+    p = out_of_fold(case, data, seed)
+    diagnosis = sigua.diagnose(p, noisy)
+    plainly, agreeing = LabelHistory(n), LabelHistory(n)
+    _, plain = train(case, data, seed, case.epochs, history=plainly)
+    agreement = sigua.sigua_ag(warmup=case.epochs / 2)
+    train(case, data, seed, case.epochs, history=agreeing, method=agreement)
+
+    def by_rate(history: LabelHistory) -> np.ndarray:
+        rate = diagnosis.noise_rate.low
+        return sigua.rank_label_issues(margins=history.margins, noise_rate=rate).suspects
+
+    issues = sigua.rank_label_issues(margins=plainly.margins, labels=noisy)
+    lists = {
+        "untold": issues.suspects,
+        "diagnosed": issues.suspects if issues.count else by_rate(plainly),
+        "agreement": by_rate(agreeing),
+        "cleanlab": find_label_issues(noisy, p, n_jobs=1),
+    }
+    apart = not issues.count and not diagnosis.overlap
+    lists["advised"] = lists["agreement" if apart else "diagnosed"]
+    return lists, issues, plain
+
+
 def study(case: Case, seed: int, folders: dict[str, Path]) -> dict[str, Any]:
     """Return the numbers of one case and seed: shares, and accuracies in %."""
     clean = load_case(case.data, folders, seed)
     noisy = corrupt(case.noise, clean, seed)
-    wrong, data = noisy != clean.y.numpy(), clean._replace(y=torch.from_numpy(noisy))
-    histories = [LabelHistory(len(noisy)) for _ in range(2)]
-    _, plain = train(case, data, seed, case.epochs, history=histories[0])
-    agreement = sigua.sigua_ag(warmup=case.epochs / 2)
-    train(case, data, seed, case.epochs, history=histories[1], method=agreement)
-    margins, agreeing = (history.margins for history in histories)
-    issues = sigua.rank_label_issues(margins=margins, labels=noisy)
-    p = out_of_fold(case, data, seed)
-    rate = sigua.diagnose(p, noisy).noise_rate.low
-    by_rate = sigua.rank_label_issues(margins=margins, noise_rate=rate)
-    lists = {
-        "untold": issues.suspects,
-        "diagnosed": (issues if issues.count else by_rate).suspects,
-        "agreement": sigua.rank_label_issues(margins=agreeing, noise_rate=rate).suspects,
-        "cleanlab": find_label_issues(noisy, p, n_jobs=1),
-        "wrong": wrong,
-    }
+    data = clean._replace(y=torch.from_numpy(noisy))
+    lists, issues, plain = find_suspects(case, data, seed)
+    lists["wrong"] = wrong = noisy != clean.y.numpy()
     row: dict[str, Any] = case._asdict() | {"seed": seed, "wrong": float(wrong.mean())}
     row["said"] = issues.precision if issues.count else None
     row["plain"] = plain
