@@ -9,8 +9,6 @@ takes lists of suspects of `sigua.rank_label_issues`:
 - "diagnosed": the same, or if there are none, with the lower end of the noise rate that
   `sigua.diagnose` finds;
 - "agreement": with that rate, from margins noted in training with agreement;
-- "advised": of these the first if there are any; else "agreement" if the diagnosis finds that
-  classes hardly overlap, and "diagnosed" if they do;
 
 and that of cleanlab's `find_label_issues`. Diagnosis and cleanlab need out-of-fold probabilities,
 here of the same network. It reports the precision and recall of each list, and test accuracies: of
@@ -53,10 +51,10 @@ IMAGES = 4_000  # of MNIST and of Fashion-MNIST
 LAST = 5  # epochs whose test accuracy is averaged
 FOLDS = 3
 FORGET = sigua.custom(sigua.Known(), gamma=0.001)  # as in the paper's Figure 1
-LISTS = ["untold", "diagnosed", "agreement", "advised", "cleanlab"]
+LISTS = ["untold", "diagnosed", "agreement", "cleanlab"]
 WAYS = {  # a fresh training: whose suspects, and whether it climbs on them instead of going without
     **{f"without {name}": (name, False) for name in LISTS},
-    **{f"forgetting {name}": (name, True) for name in LISTS[-2:]},
+    **{f"forgetting {name}": (name, True) for name in LISTS},
     "without the wrong ones": ("wrong", False),
 }
 
@@ -204,14 +202,13 @@ def find_suspects(
     """Return the lists by name, the issues without a rate, and plain training's accuracy in %."""
     n, noisy = len(data.y), data.y.numpy()
     p = out_of_fold(case, data, seed)
-    diagnosis = sigua.diagnose(p, noisy)
+    rate = sigua.diagnose(p, noisy).noise_rate.low
     plainly, agreeing = LabelHistory(n), LabelHistory(n)
     _, plain = train(case, data, seed, case.epochs, history=plainly)
     agreement = sigua.sigua_ag(warmup=case.epochs / 2)
     train(case, data, seed, case.epochs, history=agreeing, method=agreement)
 
     def by_rate(history: LabelHistory) -> np.ndarray:
-        rate = diagnosis.noise_rate.low
         return sigua.rank_label_issues(margins=history.margins, noise_rate=rate).suspects
 
     issues = sigua.rank_label_issues(margins=plainly.margins, labels=noisy)
@@ -221,8 +218,6 @@ def find_suspects(
         "agreement": by_rate(agreeing),
         "cleanlab": find_label_issues(noisy, p, n_jobs=1),
     }
-    apart = not issues.count and not diagnosis.overlap
-    lists["advised"] = lists["agreement" if apart else "diagnosed"]
     return lists, issues, plain
 
 
@@ -340,7 +335,7 @@ def main() -> None:
                 args.json.write_text("".join(lines), encoding="utf-8")
     else:
         rows = [json.loads(line) for line in args.table.read_text(encoding="utf-8").splitlines()]
-    console = Console(width=240)  # Markdown tables, in one piece
+    console = Console(width=300)  # Markdown tables, in one piece
     console.print(lists_table(grouped(rows)))
     console.print(accuracies_table(grouped(rows)))
     if args.table is None:

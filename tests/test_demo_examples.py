@@ -111,7 +111,7 @@ def test_suspects_compares_lists_and_what_is_gained_without_them(tmp_path):
         assert 0 <= right <= min(named, wrong) <= n
         assert (row["said"] is None) == (row["untold"][0] == 0)
         ways = [way for way in row if way.split()[0] in ("plain", "without", "forgetting")]
-        assert len(ways) == 8
+        assert len(ways) == 10
         assert all(0 <= row[way] <= 100 for way in ways)
     again = launch(EXAMPLES / "suspects.py", "--table", path)
     tables = done.stdout[: done.stdout.rindex("|") + 1]
