@@ -33,9 +33,7 @@ class _RowLosses(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, inverse: Tensor, target: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, logits: Tensor, inverse: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         rows, log_p = inverse.index_select(0, target), logits.log_softmax(1)
         losses = (rows * log_p).sum(1).neg_()
         slopes = log_p.exp_().sub_(rows)
