@@ -53,7 +53,7 @@ def test_the_operator_selects_as_the_reference_does(losses, size, dtype):
 @pytest.mark.parametrize("variant", ["paper", "official"])
 def test_the_selection_on_a_device_is_that_of_the_reference(losses, size, variant):
     method = sigua.sigua_sl(0.5, delta=0.25, gamma=0.5, warmup=0, variant=variant)
-    values = torch.tensor(losses)
+    values = torch.tensor(losses, dtype=torch.float32)
     if size == "half":
         values[1::2] = INF
     taking_part = values[::2] if size == "half" else values
