@@ -11,7 +11,8 @@ from torch.autograd.forward_ad import unpack_dual
 
 def takes(logits: Tensor) -> bool:
     """Return whether `row_losses` is for these logits; it has no forward-mode derivative."""
-    return logits.ndim == 2 and unpack_dual(logits).tangent is None
+    tangent = unpack_dual(logits).tangent  # type: ignore[no-untyped-call]  # PyTorch's
+    return logits.ndim == 2 and tangent is None
 
 
 def row_losses(logits: Tensor, inverse: Tensor, target: Tensor) -> Tensor:
