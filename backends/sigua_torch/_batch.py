@@ -62,7 +62,16 @@ class DeviceBatch(HostBatch):
             self._ordered = torch.cat([ordered.new_full((1,), -INF), ordered])
         if not isinstance(count, Tensor):  # filled there, where a copy would wait
             count = torch.full((), count, device=self.losses.device)
-        return self._ordered.index_select(0, count.clamp(max=self.size).reshape(1))
+        return self._ordered.index_select(0, count.clamp(max=self.size).reshape(-1))
+
+    def between(self, counts: tuple[Any, Any]) -> Split:
+        """Return who is up to the first order statistic, and who only up to the second.
+
+        NaN and +inf are neither. Each operator is a launch on a card, and these are few.
+        """
+        limits = self.smallest(torch.stack(counts)).clamp(max=torch.finfo(self.losses.dtype).max)
+        codes = torch.bucketize(self.losses, limits, out_int32=True)
+        return Split(codes == 0, codes == 1)
 
 
 class Groups(NamedTuple):

@@ -15,6 +15,7 @@ from torch import Tensor
 from sigua import TransitionMatrix
 from sigua_torch._flat import INF
 from sigua_torch._measure import Measure, class_dim, is_index
+from sigua_torch._rows import row_losses, takes
 from sigua_torch._sparse import SparseRows
 from sigua_torch._tables import FEW_CLASSES, Tables, rows_at
 
@@ -37,7 +38,7 @@ class SymmetricInverse(Inverse):
 
     def corrected(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
         if measure.unguarded and self.T.num_classes <= FEW_CLASSES and logits.ndim == 2:
-            return measure.combined(logits, rows_at(self._few_rows(logits), logits, target))
+            return _at_rows(measure, self._few_rows(logits), logits, target)
         own, everyone = self.pair
         loss, total = measure.at_label_and_total(logits, target)
         corrected = own * loss + (everyone * total if everyone else 0.0)
@@ -61,7 +62,7 @@ class DenseInverse(Inverse):
 
     def corrected(self, measure: Measure, logits: Tensor, target: Tensor) -> Tensor:
         self.match(logits)
-        return measure.combined(logits, rows_at(self.matrix, logits, target))
+        return _at_rows(measure, self.matrix, logits, target)
 
 
 class SparseInverse(Inverse):
@@ -85,6 +86,13 @@ class SparseInverse(Inverse):
         if measure.weight is not None:
             inverse = inverse._replace(values=inverse.values * measure.weight[inverse.columns])
         return inverse.dot(-logits.log_softmax(dim), target, dim)
+
+
+def _at_rows(measure: Measure, inverse: Tensor, logits: Tensor, target: Tensor) -> Tensor:
+    """Return the loss against row y of T^-1, which is (k, k)."""
+    if measure.unguarded and not measure.smoothing and takes(logits):
+        return row_losses(logits, inverse, target)
+    return measure.combined(logits, rows_at(inverse, logits, target))
 
 
 INVERSES: dict[str, type[Inverse]] = {

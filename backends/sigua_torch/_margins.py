@@ -38,7 +38,7 @@ class Margins:
     def __call__(self, c: Tensor | None) -> Tensor:
         """Return the margins, (n,), of p divided by c, (k,), and scaled to sum to 1."""
         u = self.p if c is None else self.p / along(c, self.p, self.dim)
-        own = u.masked_fill(~self.at_label, 0.0).sum(self.dim)
+        own = (u * self.at_label).sum(self.dim)
         other = u.masked_fill(self.at_label, 0.0).amax(self.dim)
         return ((own - other) / u.sum(self.dim)).reshape(-1)
 
@@ -56,7 +56,7 @@ class Margins:
 
     def sums(self) -> Tensor:
         """Return the sum of p(j | x) over examples labelled j, and their number, (2, k)."""
-        counted = self.at_label & ~self.p.isnan()  # otherwise one NaN would stay for ever
+        counted = self.at_label & (self.p >= 0)  # a NaN, which is not, would stay for ever
         if self.valid is not None:
             counted = counted & self.valid.unsqueeze(self.dim)
         parts = torch.stack([self.p.masked_fill(~counted, 0.0), counted.to(self.p.dtype)])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from sigua import Method, Split
+from sigua import Method, SmallLoss, Split
 from sigua.conditions import choose
 from sigua_torch import _graph
 from sigua_torch._batch import DeviceBatch, GroupedBatch, Groups, HostBatch
@@ -109,7 +109,10 @@ class Selector:
         if whole and _graph.takes(condition, ranked):
             split, weights = _graph.small_loss(condition, ranked, size, numbers)
         else:
-            split = choose(condition, batch, numbers[1:])
+            if type(condition) is SmallLoss and isinstance(batch, DeviceBatch):
+                split = batch.between(condition.counts(size, *numbers[1:]))
+            else:
+                split = choose(condition, batch, numbers[1:])
             weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
         if self.mean:
             weights = weights / _or_one(self._denominator(shares, size, items))
