@@ -303,5 +303,5 @@ def test_a_model_that_returns_a_tuple_is_refused():
     """Which does not say what its first entry is, or whether it is for the next word."""
     words, labels = padded_text()
     output = language_model("gpt2")(input_ids=words, return_dict=False)
-    with pytest.raises(ValueError, match=r"^input: must be logits, .* got a tuple; .*return_dict"):
+    with pytest.raises(ValueError, match=r"^input: must be logits, .* got tuple; .*return_dict"):
         SIGUALoss(METHOD)(output, labels)
