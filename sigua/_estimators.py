@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sigua._blocks import Probabilities
 from sigua.intervals import Floats, Interval, counted
 from sigua.transition import TransitionMatrix
 
@@ -20,87 +22,162 @@ FEWEST = 50
 """With fewer examples than this, nothing can be said about a rate."""
 
 
+DIGIT = 11
+"""Bits of a float64 that are found in one pass, by counting 2,048 values for each class."""
+
+
+class Read(NamedTuple):
+    """What one pass keeps of each example, (n,) each."""
+
+    predicted: Integers
+    sureness: Floats
+    """The probability of the predicted class."""
+    own: Floats | None
+    """The probability of the label, if there are labels."""
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """Checked input: p is (n, k), a copy, with rows that sum to 1; labels are int64."""
+    """Checked input: p is (n, k) and read in blocks; labels are int64."""
 
-    p: Floats
+    p: Probabilities
     labels: Integers | None
     true_labels: Integers | None
     quantile: float
 
     @property
     def num_classes(self) -> int:
-        return int(self.p.shape[1])
+        return self.p.shape[1]
 
-    def counts(self, rows: Integers, columns: Integers) -> Floats:
+    @cached_property
+    def read(self) -> Read:
+        n = len(self.p)
+        predicted, sureness = np.empty(n, np.int64), np.empty(n)
+        own = None if self.labels is None else np.empty(n)
+        for part, rows in self.p.blocks():
+            each = np.arange(len(rows))
+            predicted[part] = rows.argmax(axis=1)
+            sureness[part] = rows[each, predicted[part]]
+            if own is not None and self.labels is not None:
+                own[part] = rows[each, self.labels[part]]
+        return Read(predicted, sureness, own)
+
+    @cached_property
+    def surest(self) -> tuple[NDArray[np.bool_], Interval]:
+        """The examples predicted most surely, and the share of their labels that disagree."""
+        assert self.labels is not None
+        return surest(self.read.predicted, self.read.sureness, self.labels, self.num_classes)
+
+    def counts(self, rows: Integers, columns: Integers) -> Integers:
         """Return how often each pair of classes occurs, shape (k, k)."""
         k = self.num_classes
-        pairs = np.bincount(rows * k + columns, minlength=k * k)
-        return pairs.reshape(k, k).astype(np.float64)
+        return np.bincount(rows * k + columns, minlength=k * k).reshape(k, k)
 
     def true_frequencies(self, T: TransitionMatrix) -> Floats:
         """Return the true class frequencies, which T turns into the observed ones, shape (k,)."""
-        observed = self.p.mean(axis=0)
         if self.labels is not None:
-            observed = np.bincount(self.labels, minlength=self.num_classes) / len(self.p)
-        frequencies = np.maximum(observed @ T.inverse, 0.0)
+            sums: Any = np.bincount(self.labels, minlength=self.num_classes)
+        else:
+            sums = np.zeros(self.num_classes)
+            for _, rows in self.p.blocks():
+                rows[0] += sums  # added row by row, whatever the blocks
+                sums = rows.sum(axis=0)
+        frequencies = np.maximum(sums / len(self.p) @ T.inverse, 0.0)
         return np.asarray(frequencies / frequencies.sum())
 
 
 def _anchor(evidence: Evidence) -> Rows:
-    at_quantile = np.quantile(evidence.p, evidence.quantile, axis=0, method="lower")
-    rows = evidence.p[(evidence.p == at_quantile).argmax(axis=0)]
-    seen = evidence.p.max(axis=0) > 0
+    """Take as row i the first of the rows whose i-th entry is at the quantile of its column."""
+    p = evidence.p
+    largest = np.zeros(p.shape[1])
+    for _, rows in p.blocks():
+        np.maximum(largest, rows.max(axis=0), out=largest)
+    entry = largest
+    if evidence.quantile < 1:
+        entry = at_rank(p, int(np.floor((len(p) - 1) * evidence.quantile)))
+    anchors, found = np.zeros((len(entry), len(entry))), np.zeros(len(entry), dtype=bool)
+    for _, rows in p.blocks():
+        here = rows == entry
+        new = here.any(axis=0) & ~found
+        anchors[new] = rows[here.argmax(axis=0)[new]]
+        found |= new
+    seen = largest > 0
     if evidence.labels is not None:
-        seen = np.bincount(evidence.labels, minlength=evidence.num_classes) > 0
-    return _divided_by_sums(rows * seen[:, None])
+        seen = np.bincount(evidence.labels, minlength=len(entry)) > 0
+    return _divided_by_sums(anchors * seen[:, None])
+
+
+def at_rank(p: Probabilities, rank: int) -> Floats:
+    """Return the entry of each column that has `rank` others before it in order, shape (k,).
+
+    Floats that are not negative are in the order of their bits: the first bits are found by
+    counting, then the next ones among the entries that begin so.
+    """
+    k, values = p.shape[1], 1 << DIGIT
+    found, ranks, columns = np.zeros(k, np.int64), np.full(k, rank), np.arange(k)
+    for shift in range(5 * DIGIT, -1, -DIGIT):
+        counts = np.zeros((k, values), np.int64)
+        for _, rows in p.blocks():
+            bits = (rows + 0.0).view(np.int64) >> shift  # -0.0 becomes 0.0
+            digits = columns * values + (bits & (values - 1))
+            np.add.at(counts.reshape(-1), digits[bits >> DIGIT == found], 1)
+        up_to = counts.cumsum(axis=1)
+        digit = (up_to <= ranks[:, None]).sum(axis=1)
+        ranks -= (up_to - counts)[columns, digit]
+        found = found << DIGIT | digit
+    return found.view(np.float64)
 
 
 def _confident(evidence: Evidence) -> Rows:
-    p, y = evidence.p, evidence.labels
+    y, own, k = evidence.labels, evidence.read.own, evidence.num_classes
     assert y is not None
-    sizes = np.bincount(y, minlength=evidence.num_classes).astype(np.float64)
-    own = np.bincount(y, weights=p[np.arange(len(p)), y], minlength=evidence.num_classes)
-    average = np.divide(own, sizes, out=np.full(len(sizes), np.inf), where=sizes > 0)
-    sure = np.where(p >= average - 1e-9, p, -1.0)  # an average of equal numbers may round up
-    some = sure.max(axis=1) >= 0
+    assert own is not None
+    sizes = np.bincount(y, minlength=k).astype(np.float64)
+    sums = np.bincount(y, weights=own, minlength=k)
+    average = np.divide(sums, sizes, out=np.full(k, np.inf), where=sizes > 0)
+    true, known = np.empty(len(y), np.int64), np.empty(len(y), dtype=bool)
+    for part, rows in evidence.p.blocks():
+        # An average of equal numbers may round up.
+        sure = np.where(rows >= average - 1e-9, rows, -1.0)
+        true[part] = sure.argmax(axis=1)
+        known[part] = sure[np.arange(len(sure)), true[part]] >= 0
     # p(true | observed): each class with labels has a most confident example, hence a row.
-    share, _ = _divided_by_sums(evidence.counts(y[some], sure[some].argmax(axis=1)))
+    share, _ = _divided_by_sums(evidence.counts(y[known], true[known]))
     return _divided_by_sums((share * sizes[:, None]).T)
 
 
 def _dual(evidence: Evidence) -> Rows:
     assert evidence.labels is not None
     to_predicted, unknown = _anchor(evidence)
-    predicted = evidence.p.argmax(axis=1)
-    to_observed, never = _divided_by_sums(evidence.counts(predicted, evidence.labels))
+    counts = evidence.counts(evidence.read.predicted, evidence.labels)
+    to_observed, never = _divided_by_sums(counts)
     return to_predicted @ to_observed, unknown | never
 
 
 def _surest(evidence: Evidence) -> Rows:
     assert evidence.labels is not None
-    p, y, k = evidence.p, evidence.labels, evidence.num_classes
-    top, rate = surest(p, y)
-    counts = evidence.counts(p.argmax(axis=1)[top], y[top])
+    y, k = evidence.labels, evidence.num_classes
+    top, rate = evidence.surest
+    counts = evidence.counts(evidence.read.predicted[top], y[top])
     average = np.full((k, k), rate.value / (k - 1))
     np.fill_diagonal(average, 1 - rate.value)
     rows, _ = _divided_by_sums(counts + k * average)  # k more labels a class, as on average
     return rows, counts.sum(axis=1) == 0
 
 
-def surest(p: Floats, y: Integers) -> tuple[NDArray[np.bool_], Interval]:
+def surest(
+    predicted: Integers, sureness: Floats, y: Integers, k: int
+) -> tuple[NDArray[np.bool_], Interval]:
     """Return the examples predicted most surely, and the share of their labels that disagree.
 
     The same share of each predicted class is taken: the one of `SHARES` whose interval has the
     lowest upper end. The few surest examples are hardly ambiguous, so a label that disagrees is
     noise. More examples make the interval narrower, as long as they are as sure.
     """
-    predicted, sureness = p.argmax(axis=1), p.max(axis=1)
     order = np.lexsort((-sureness, predicted))
-    sizes = np.bincount(predicted, minlength=p.shape[1])
-    place = np.empty(len(p))
-    within = np.arange(len(p)) - (np.cumsum(sizes) - sizes)[predicted[order]]
+    sizes = np.bincount(predicted, minlength=k)
+    place = np.empty(len(y))
+    within = np.arange(len(y)) - (np.cumsum(sizes) - sizes)[predicted[order]]
     place[order] = (within + 0.5) / sizes[predicted[order]]
     wrong = predicted != y
     tops = [place < share for share in SHARES]
@@ -112,10 +189,13 @@ def surest(p: Floats, y: Integers) -> tuple[NDArray[np.bool_], Interval]:
 
 def _gold(evidence: Evidence) -> Rows:
     assert evidence.true_labels is not None
-    return _divided_by_sums(np.eye(evidence.num_classes)[evidence.true_labels].T @ evidence.p)
+    sums = np.zeros((evidence.num_classes, evidence.num_classes))
+    for part, rows in evidence.p.blocks():
+        np.add.at(sums, evidence.true_labels[part], rows)
+    return _divided_by_sums(sums)
 
 
-def _divided_by_sums(rows: Floats) -> Rows:
+def _divided_by_sums(rows: NDArray[Any]) -> Rows:
     """Divide each row by its sum; a row of zeros becomes that of a clean class."""
     sums = rows.sum(axis=1)
     unknown = sums == 0

@@ -8,17 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
+from sigua._blocks import Probabilities
 
 
 def probabilities_and_labels(
     probabilities: Any, labels: Any, classes: Any
-) -> tuple[NDArray[np.float64], NDArray[Any]]:
-    """Return probabilities, (n, k), and the column of each label, (n,), both checked.
+) -> tuple[Probabilities, NDArray[Any]]:
+    """Return probabilities, (n, k), to be read in blocks, and the column of each label, (n,).
 
     Raises:
-        ValueError: probabilities or labels that are invalid, or of different lengths.
+        ValueError: probabilities of another shape, labels that are invalid, or different lengths.
     """
-    p = checks.probabilities("probabilities", probabilities)
+    p = Probabilities("probabilities", probabilities)
     names = column_names(probabilities, classes, p.shape[1])
     y = checks.labels("labels", columns_of("labels", labels, names), p.shape[1])
     checks.same_length("labels", y, "probabilities", p)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from numbers import Integral, Rational, Real
@@ -177,77 +177,109 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
         ) from None
 
 
-def probabilities(name: str, value: Any) -> NDArray[np.float64]:
+def rows_of_classes(name: str, value: Any) -> NDArray[Any]:
+    """Return numbers of shape (n, k), n >= 1 and k >= 2, as an array, not copied if it is one.
+
+    Raises:
+        ValueError: another shape.
+    """
+    found = array(name, value)
+    if found.ndim != 2 or found.shape[0] < 1 or found.shape[1] < 2:
+        raise ValueError(
+            f"{name}: must have shape (n, k), a row per example and a column per class, "
+            f"got shape {found.shape}; try the output of predict_proba"
+        )
+    return found
+
+
+def probabilities(name: str, value: Any, first: int = 0) -> NDArray[np.float64]:
     """Return probabilities of shape (n, k), k >= 2, as a new float64 array with rows summing to 1.
 
     A sum may be off by `SUM_TOLERANCE`, which is divided out.
 
+    Args:
+        name: of the argument.
+        value: its rows.
+        first: the number of the first row, if these are not all.
+
     Raises:
         ValueError: another shape, no row, an entry outside [0, 1] or NaN, another sum.
     """
-    array = floats(name, value)
-    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2:
+    rows = np.ascontiguousarray(floats(name, rows_of_classes(name, value)))
+    sums = rows.sum(axis=1)  # in the order of the columns, however the rows lie in memory
+    right = rows.min() >= 0 and rows.max() <= 1 + SUM_TOLERANCE
+    if not (right and (np.abs(sums - 1) <= SUM_TOLERANCE).all()):
+        wrong = ~((rows >= 0) & (rows <= 1 + SUM_TOLERANCE)).all(axis=1)
+        wrong |= ~(np.abs(sums - 1) <= SUM_TOLERANCE)
+        at = int(wrong.argmax())
+        low, high = rows[at].min(), rows[at].max()
         raise ValueError(
-            f"{name}: must have shape (n, k), a row per example and a column per class, "
-            f"got shape {array.shape}; try the output of predict_proba"
-        )
-    sums = array.sum(axis=1)
-    wrong = ~((array >= 0) & (array <= 1 + SUM_TOLERANCE)).all(axis=1)
-    wrong |= ~(np.abs(sums - 1) <= SUM_TOLERANCE)
-    if wrong.any():
-        first = int(wrong.argmax())
-        low, high = array[first].min(), array[first].max()
-        raise ValueError(
-            f"{name}: must be rows of probabilities that sum to 1, got {name}[{first}] with sum "
-            f"{sums[first]:.6g} and entries from {low:g} to {high:g}; "
+            f"{name}: must be rows of probabilities that sum to 1, got {name}[{first + at}] with "
+            f"sum {sums[at]:.6g} and entries from {low:g} to {high:g}; "
             "try softmax on logits, or dividing percentages by 100"
         )
-    return np.asarray(array / sums[:, None])
+    return np.asarray(rows / sums[:, None])
 
 
-def losses(name: str, value: Any, *, gaps: bool = False) -> NDArray[np.float64]:
+def losses(name: str, value: Any) -> NDArray[np.float64]:
     """Return losses of shape (n,) or (epochs, n) as a float64 array; +inf is a loss.
-
-    Args:
-        name: of the argument.
-        value: the losses.
-        gaps: whether entries of (epochs, n) may be NaN.
 
     Raises:
         ValueError: another shape, no example, a negative loss or NaN.
     """
-    return _per_example(name, value, 0, float("inf"), "try cross-entropies", gaps)
+    found = floats(name, value)
+    _require_per_example(name, found)
+    _require_in_range(name, found, "losses")
+    return found
 
 
-def margins(name: str, value: Any, *, gaps: bool = False) -> NDArray[np.float64]:
-    """Return margins of shape (n,) or (epochs, n) as a float64 array; `gaps` as for `losses`.
+def epochs(name: str, value: Any) -> Iterator[NDArray[np.float64]]:
+    """Yield the losses or margins of one epoch after another, float64, (n,).
+
+    Args:
+        name: "losses", at least 0 or +inf, or "margins", in [-1, 1].
+        value: shape (n,), or (epochs, n), whose entries may be NaN.
 
     Raises:
-        ValueError: another shape, no example, an entry outside [-1, 1] or NaN.
+        ValueError: another shape, no example, an entry out of range, NaN in shape (n,).
     """
-    return _per_example(name, value, -1, 1, "try differences of probabilities, not of logits", gaps)
+    found = array(name, value)
+    _require_per_example(name, found)
+    for t, given in enumerate(np.atleast_2d(found)):
+        epoch = floats(name, given)
+        _require_in_range(name, epoch, name, t if found.ndim == 2 else None)
+        yield epoch
 
 
-def _per_example(
-    name: str, value: Any, low: float, high: float, advice: str, gaps: bool
-) -> NDArray[np.float64]:
-    array = floats(name, value)
-    if array.ndim not in (1, 2) or array.size == 0:
+_RANGES = {
+    "losses": (0, float("inf"), "try cross-entropies"),
+    "margins": (-1, 1, "try differences of probabilities, not of logits"),
+}
+
+
+def _require_per_example(name: str, found: NDArray[Any]) -> None:
+    if found.ndim not in (1, 2) or found.size == 0:
         raise ValueError(
-            f"{name}: must have shape (n,), or (epochs, n), got shape {array.shape}; "
+            f"{name}: must have shape (n,), or (epochs, n), got shape {found.shape}; "
             "try an entry per example"
         )
-    wrong = ~((array >= low) & (array <= high))
-    if gaps and array.ndim == 2:
-        wrong &= ~np.isnan(array)
+
+
+def _require_in_range(
+    name: str, found: NDArray[np.float64], kind: str, epoch: int | None = None
+) -> None:
+    """Raise ValueError on an entry out of range; on NaN, too, unless they are one epoch of many."""
+    low, high, advice = _RANGES[kind]
+    wrong = ~((found >= low) & (found <= high))
+    if epoch is not None:
+        wrong &= ~np.isnan(found)
     if wrong.any():
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
-        place = ", ".join(map(str, first))
+        place = ", ".join(map(str, first if epoch is None else (epoch, *first)))
         raise ValueError(
-            f"{name}: must lie in [{low:g}, {high:g}], got {name}[{place}] = {array[first]:g}; "
+            f"{name}: must lie in [{low:g}, {high:g}], got {name}[{place}] = {found[first]:g}; "
             f"{advice}, one for every example"
         )
-    return array
 
 
 def same_length(name: str, value: Any, other_name: str, other: Any) -> None:

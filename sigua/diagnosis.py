@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua._advice import Advice, advise
-from sigua._estimators import Evidence, surest
+from sigua._estimators import Evidence
 from sigua._names import column_names, columns_of, probabilities_and_labels
 from sigua.counting import count_transition
 from sigua.estimate import are_apart, confident_rate, surest_transition
@@ -150,7 +150,8 @@ def diagnose(
 
     Args:
         probabilities: p(observed class | x), shape (n, k), out of fold: from models that were not
-            trained on the example's own label (`sklearn.model_selection.cross_val_predict`).
+            trained on the example's own label (`sklearn.model_selection.cross_val_predict`). They
+            are read in blocks, as by `estimate_transition`.
         labels: as given, integers in [0, k), shape (n,).
         true_labels: as they should be, integers in [0, k), an entry for each example that was
             checked; n of them if `checked` is not given.
@@ -169,15 +170,15 @@ def diagnose(
     8 % (4 to 15)
     """
     p, y = probabilities_and_labels(probabilities, labels, classes)
-    y, k = y.astype(np.int64), p.shape[1]
+    y, k = np.asarray(y, dtype=np.int64), p.shape[1]
     if true_labels is not None:
         names = column_names(probabilities, classes, k)
         true_labels = columns_of("true_labels", true_labels, names)
     places, true = _checked(true_labels, checked, len(y), k)
     evidence = Evidence(p, y, None, 1.0)
-    predicted = p.argmax(axis=1)
+    predicted, sureness, _ = evidence.read
     agreement = counted(int((predicted == y).sum()), len(y))
-    _, rate = surest(p, y)
+    _, rate = evidence.surest
     confident = confident_rate(evidence)
     T = surest_transition(evidence)
     noise_rate = rate
@@ -204,7 +205,7 @@ def diagnose(
         surest=rate,
         confident=confident,
         agreement=agreement,
-        expected_agreement=float(p.max(axis=1).mean()),
+        expected_agreement=float(sureness.mean()),
         T=T,
         confusions=_confusions(T),
         directed=_directed(T),

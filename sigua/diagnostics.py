@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -173,7 +174,8 @@ def rank_label_issues(
     Args:
         losses: at least 0, in nats, shape (n,) or (epochs, n): the plain cross-entropy at the given
             label, whatever loss the model was trained with. +inf is allowed, and NaN for an example
-            that an epoch left out.
+            that an epoch left out. They are read an epoch at a time: float32 and a `numpy.memmap`
+            are not copied.
         margins: instead of losses: p(label) less the largest other probability, in [-1, 1].
         noise_rate: the share of wrong labels, in [0, 1].
         labels: the given labels, numbers or words, shape (n,), for margins without a rate. A rare
@@ -199,13 +201,11 @@ def rank_label_issues(
             f"labels: must be given with margins and no rate, got {got}; try without labels"
         )
     if margins is not None:
-        table = (1 - _epochs("margins", checks.margins("margins", margins, gaps=True))) / 2
-        scores = tie_break = np.nanmean(table, axis=0)
+        (scores,) = _means("margins", margins, lambda margin: (1 - margin) / 2)
+        tie_break = scores
     else:
-        table = _epochs("losses", checks.losses("losses", losses, gaps=True))
-        scores = np.nanmean(-np.expm1(-table), axis=0)
-        with np.errstate(over="ignore"):  # infinite is large enough
-            tie_break = np.nanmean(table, axis=0)  # the scores of large losses round to 1
+        # The scores of large losses round to 1; the losses themselves break the tie.
+        scores, tie_break = _means("losses", losses, lambda loss: -np.expm1(-loss), np.asarray)
     if noise_rate is None and margins is not None:
         return _beyond_the_valley(scores, labels)
     order, count = np.lexsort((-tie_break, -scores)), 0
@@ -229,23 +229,32 @@ def _beyond_the_valley(scores: NDArray[np.float64], labels: ArrayLike | None) ->
     return LabelIssues(scores, order, int((known & (scores > cut)).sum()), precision)
 
 
-def _epochs(name: str, table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return (epochs, n), where every epoch and every example has a value."""
-    table = np.atleast_2d(table)
-    never = np.asarray(np.isnan(table).all(axis=0))
+def _means(name: str, table: ArrayLike | None, *values: Callable[..., Any]) -> list[Any]:
+    """Return the mean over the epochs of each function of an example's losses or margins, (n,).
+
+    An epoch at a time, so that (epochs, n) is never copied as a whole.
+    """
+    counts: Any = 0
+    sums: list[Any] = [0.0 for _ in values]
+    for t, epoch in enumerate(checks.epochs(name, table)):
+        known = ~np.isnan(epoch)
+        if not known.any():
+            raise ValueError(
+                f"{name}: must have a value in each epoch, got NaN alone in epoch {t}; "
+                "try leaving it out; perhaps the training diverged there"
+            )
+        counts = counts + known
+        with np.errstate(over="ignore"):  # infinite is large enough
+            new = [np.where(known, value(epoch), 0.0) for value in values]
+            sums = [total + part for total, part in zip(sums, new, strict=True)]
+    never = counts == 0
     if never.any():
         raise ValueError(
             f"{name}: must have a value for each example in some epoch, got none for "
             f"{never.sum()} of {len(never)}, the first at {int(never.argmax())}; try more epochs, "
             f"or rank the others, {name}[:, ~np.isnan({name}).all(axis=0)]"
         )
-    empty = np.isnan(table).all(axis=1)
-    if empty.any():
-        raise ValueError(
-            f"{name}: must have a value in each epoch, got NaN alone in epoch "
-            f"{int(empty.argmax())}; try leaving it out; perhaps the training diverged there"
-        )
-    return table
+    return [total / counts for total in sums]
 
 
 def label_margins(
@@ -254,7 +263,9 @@ def label_margins(
     """Return p(label | x) less the largest other probability, float64, shape (n,), in [-1, 1].
 
     Args:
-        probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out.
+        probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out. They
+            are read in blocks, once, so they may be a `numpy.memmap`; what is held besides is the
+            result.
         labels: integers in [0, k), shape (n,).
         classes: the names of the columns, as for `sigua.estimate_transition`; labels are then
             names.
@@ -266,10 +277,13 @@ def label_margins(
     [-0.5, 0.0]
     """
     p, y = probabilities_and_labels(probabilities, labels, classes)
-    rows = np.arange(len(p))
-    own = p[rows, y]
-    p[rows, y] = -1.0
-    return np.asarray(own - p.max(axis=1))
+    margins = np.empty(len(p))
+    for part, rows in p.blocks():
+        label = np.arange(len(rows)), y[part]
+        margins[part] = rows[label]
+        rows[label] = -1.0
+        margins[part] -= rows.max(axis=1)
+    return margins
 
 
 def _share(part: float, whole: float) -> float:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
-from sigua._estimators import ESTIMATORS, Evidence, surest
+from sigua._blocks import Probabilities
+from sigua._estimators import ESTIMATORS, Evidence
 from sigua._mixture import share_of_larger
 from sigua._names import column_names, columns_of, probabilities_and_labels, same_order
 from sigua.intervals import Floats, Interval
@@ -73,8 +74,10 @@ def estimate_transition(
     example was checked ("gold").
 
     Args:
-        probabilities: p(observed class | x), shape (n, k). Each row must sum to 1 within 0.02, and
-            is divided by its sum in a copy.
+        probabilities: p(observed class | x), shape (n, k), any floats. Each row must sum to 1
+            within 0.02, which is divided out. They are read in blocks, a few times, and never
+            copied as a whole: a `numpy.memmap` may be larger than the memory. What is held besides
+            is at most 80 bytes an example, however many classes there are.
         labels: the noisy labels, integers in [0, k), shape (n,); not for "gold".
         method: one of those above.
         quantile: the quantile of a class's probabilities, over all n examples, at which its anchor
@@ -150,8 +153,7 @@ def estimate_noise_rate(
     _refuse_superfluous(method, losses=losses)
     evidence = _read(probabilities, labels, method, quantile, true_labels, classes)
     if method == "surest":
-        assert evidence.labels is not None
-        rate = surest(evidence.p, evidence.labels)[1]
+        rate = evidence.surest[1]
         _warn_if_apart(evidence, rate, stacklevel=3)
         return rate.value
     T = _estimate(evidence, method)
@@ -164,7 +166,9 @@ def label_losses(
     """Return -log p(label | x) in nats, float64, shape (n,); +inf where p is 0.
 
     Args:
-        probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out.
+        probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out. They
+            are read in blocks, once, so they may be a `numpy.memmap`; what is held besides is the
+            result.
         labels: integers in [0, k), shape (n,).
         classes: the names of the columns, as for `estimate_transition`; labels are then names.
 
@@ -175,15 +179,18 @@ def label_losses(
     [0.288, 0.0]
     """
     p, y = probabilities_and_labels(probabilities, labels, classes)
+    losses = np.empty(len(p))
     with np.errstate(divide="ignore"):
-        return np.asarray(np.maximum(-np.log(p[np.arange(len(p)), y]), 0.0))  # no -0.0
+        for part, rows in p.blocks():
+            losses[part] = -np.log(rows[np.arange(len(rows)), y[part]])
+    return np.maximum(losses, 0.0, out=losses)  # no -0.0
 
 
 def _read(
     probabilities: Any, labels: Any, method: str, quantile: float, true_labels: Any, classes: Any
 ) -> Evidence:
     checks.choice("method", method, _NEEDS)
-    p = checks.probabilities("probabilities", probabilities)
+    p = Probabilities("probabilities", probabilities)
     quantile = checks.number("quantile", quantile, 0, 1, "try a fraction, such as 0.97")
     given = {"labels": labels, "true_labels": true_labels}
     for name in _NEEDS[method]:
@@ -200,7 +207,8 @@ def _read(
     for name, value in given.items():
         if value is not None:
             columns = columns_of(name, value, names)
-            given[name] = checks.labels(name, columns, p.shape[1]).astype(np.int64)
+            given[name] = checks.labels(name, columns, p.shape[1])
+            given[name] = np.asarray(given[name], dtype=np.int64)
             checks.same_length(name, given[name], "probabilities", p)
             same_order(name, value, probabilities)
     return Evidence(p, given["labels"], given["true_labels"], quantile)
@@ -235,16 +243,18 @@ def _given_losses(probabilities: Any, labels: Any, losses: Any, classes: Any) ->
 
 def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
     """Return T by the surest examples, without warnings; None if it has no usable inverse."""
+    rows, _ = ESTIMATORS["surest"](evidence)
     try:
-        return TransitionMatrix(ESTIMATORS["surest"](evidence)[0])
+        return TransitionMatrix(rows)
     except ValueError:
         return None
 
 
 def confident_rate(evidence: Evidence) -> float:
     """Return the noise rate by confident counting, without warnings; NaN if T has no inverse."""
+    rows, _ = ESTIMATORS["confident"](evidence)
     try:
-        T = TransitionMatrix(ESTIMATORS["confident"](evidence)[0])
+        T = TransitionMatrix(rows)
     except ValueError:
         return float("nan")
     return float(np.clip(1 - evidence.true_frequencies(T) @ T.rows.diagonal(), 0, 1))
@@ -277,7 +287,6 @@ def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
             stacklevel=3,
         )
     if method == "surest":
-        assert evidence.labels is not None
-        _warn_if_apart(evidence, surest(evidence.p, evidence.labels)[1], stacklevel=4)
+        _warn_if_apart(evidence, evidence.surest[1], stacklevel=4)
     advice = "another method or quantile, or merging classes that look alike"
     return matrix_from(rows, "probabilities", "estimated", advice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,22 +55,37 @@ def clopper_pearson(counts: NDArray[np.int64], sizes: NDArray[np.int64]) -> tupl
 
 
 def _ends(count: int, size: int) -> tuple[float, float]:
-    """Return the two ends for a single count."""
-    steps = np.arange(1, size + 1, dtype=np.float64)
-    log_ways = np.concatenate([[0.0], np.cumsum(np.log((size - steps + 1) / steps))])
-    low = 0.0 if count == 0 else _solve(log_ways, slice(count, None), rising=True)
-    high = 1.0 if count == size else _solve(log_ways, slice(count + 1), rising=False)
+    """Return the two ends for a single count, in O(sqrt(size)).
+
+    Both are near the share. There the counts that lie further away than some twenty standard
+    deviations are too improbable to matter in a float64.
+    """
+    near = 100 + math.ceil(20 * math.sqrt(min(count, size - count)))
+    counts = np.arange(max(count - near, 0), min(count + near, size) + 1)
+    ways = np.log((size - counts[1:] + 1) / counts[1:])
+    log_ways = np.concatenate([[0.0], np.cumsum(ways)])  # compared with those of the first count
+    low, high = 0.0, 1.0
+    if count > 0:
+        below = max(count - near / 4, 0) / size
+        low = _solve(log_ways, counts >= count, below, count / size, rising=True)
+    if count < size:
+        above = min(count + near / 4, size) / size
+        high = _solve(log_ways, counts <= count, count / size, above, rising=False)
     return low, high
 
 
-def _solve(log_ways: Floats, part: slice, rising: bool) -> float:
-    """Return the rate at which some outcomes of a binomial have probability (1 - `LEVEL`) / 2."""
-    size, successes, ways = len(log_ways) - 1, np.arange(len(log_ways))[part], log_ways[part]
-    low, high = 0.0, 1.0
-    for _ in range(45):  # halvings
+def _solve(
+    log_ways: Floats, tail: NDArray[np.bool_], low: float, high: float, rising: bool
+) -> float:
+    """Return the rate in [low, high] at which a tail has probability (1 - `LEVEL`) / 2."""
+    steps = np.arange(len(log_ways))
+    for _ in range(60):  # halvings, until there is no float64 between
         rate = (low + high) / 2
-        logs = ways + successes * np.log(rate) + (size - successes) * np.log1p(-rate)
-        if (np.exp(logs).sum() < (1 - LEVEL) / 2) == rising:
+        if not low < rate < high:
+            break
+        logs = log_ways + steps * (math.log(rate) - math.log1p(-rate))
+        chances = np.exp(logs - logs.max())
+        if (chances[tail].sum() < (1 - LEVEL) / 2 * chances.sum()) == rising:
             low = rate
         else:
             high = rate

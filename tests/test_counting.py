@@ -1,5 +1,6 @@
 """Counting on checked labels: shares, exact intervals, and T smoothed by a prior."""
 
+import tracemalloc
 from math import comb
 
 import numpy as np
@@ -26,6 +27,20 @@ def ends(count, size):
 )
 def test_the_interval_is_clopper_and_pearson_s(count, size, want):
     assert ends(count, size) == pytest.approx(want, abs=2e-9)
+
+
+@pytest.mark.parametrize(
+    ("count", "want"),  # from SciPy, as above
+    [(3, (6.18672166e-8, 8.76727054e-7)), (2_500_000, (0.249731643, 0.250268501))],
+)
+def test_the_interval_of_many_labels_is_exact_and_looks_at_the_counts_near_by_alone(count, want):
+    """Of ten millions; 8 bytes for each of them would be 80 MB."""
+    tracemalloc.start()
+    found = ends(count, 10**7)
+    held = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == pytest.approx(want, rel=5e-9)
+    assert held < 8e6
 
 
 def test_none_and_all_have_an_end_at_0_and_1():

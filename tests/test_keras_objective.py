@@ -10,7 +10,7 @@ import sigua
 from sigua import TransitionMatrix, reference
 from sigua.conditions import choose
 from sigua_keras import SIGUA
-from sigua_keras._batch import Batch
+from sigua_keras._batch import INTEGER, Batch
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -69,9 +69,10 @@ def test_golden_small_loss_masks():
     """On tensors of the backend the rules choose as every golden vector does."""
     for v in golden("small_loss.json"):
         losses = keras.ops.convert_to_tensor(np.array(v["losses"], dtype="float32"))
-        batch = Batch(losses, keras.ops.ones_like(losses, dtype="bool"))
+        size = keras.ops.convert_to_tensor(len(v["losses"]), INTEGER)
+        batch = Batch(losses, keras.ops.ones_like(losses, dtype="bool"), size)
         condition = sigua.SmallLoss(v["noise_rate"], v["delta"], v["warmup"], v["variant"])
-        numbers = [keras.ops.convert_to_tensor(part, "int32") for part in condition.at(v["epoch"])]
+        numbers = [keras.ops.convert_to_tensor(part, INTEGER) for part in condition.at(v["epoch"])]
         split = choose(condition, batch, tuple(numbers))
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(split.good), v["good"])
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(split.bad), v["bad"])

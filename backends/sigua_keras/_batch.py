@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
 from sigua import Split
@@ -12,6 +13,8 @@ from sigua.conditions import no_class_sums, no_margins
 
 Tensor = Any
 INF = float("inf")
+INTEGER = "int32" if keras.config.backend() == "jax" else "int64"
+"""Of counts: 64 bits, in which a rate becomes a count by one product, except on JAX."""
 
 
 class Batch:
@@ -20,6 +23,7 @@ class Batch:
     Args:
         losses: float32, shape (n,), without gradient.
         takes_part: bool, shape (n,); an example that takes no part has no rank.
+        size: how many take part, of dtype `INTEGER`.
         trusted: bool, shape (n,), or None.
         class_sums: returns 1'T^-1 l, float32, shape (n,).
         margins: returns the margins, float32, shape (n,), by class or not.
@@ -29,12 +33,13 @@ class Batch:
         self,
         losses: Tensor,
         takes_part: Tensor,
+        size: Tensor,
         trusted: Tensor | None = None,
         class_sums: Callable[[], Tensor] | None = None,
         margins: Callable[[bool], Tensor] | None = None,
     ) -> None:
         self.losses = ops.where(takes_part, losses, INF)
-        self.size = ops.sum(ops.cast(takes_part, "int32"))
+        self.size = size
         self.trusted = trusted
         self._class_sums, self._margins = class_sums, margins
         self._ordered: Tensor = None
@@ -43,10 +48,12 @@ class Batch:
         if self._ordered is None:
             # No top-k: a k that follows a schedule has no static shape. Backends sort NaN
             # differently, so it is made +inf here; the loss itself stays NaN.
-            ordered = ops.sort(ops.where(ops.isnan(self.losses), INF, self.losses))
-            lowest = ops.full((1,), -INF, dtype=ordered.dtype)
-            self._ordered = ops.concatenate([lowest, ordered])
-        return ops.take(self._ordered, ops.minimum(count, self.size))
+            ordered = ops.sort(ops.where(self.losses < INF, self.losses, INF))
+            self._ordered = ops.pad(ordered, [[1, 0]], constant_values=-INF)
+            self._ranks = ops.arange(ops.shape(self._ordered)[0], dtype=INTEGER)
+        # Fewer operators than `ops.take`, which allows for negative indices.
+        chosen = self._ranks == ops.minimum(count, self.size)
+        return ops.sum(ops.where(chosen, self._ordered, 0.0))
 
     def mean(self) -> Tensor:
         counted = self.losses != INF  # NaN stays
@@ -76,8 +83,7 @@ class GroupBatch(Batch):
     def __init__(self, groups: Tensor, count: Any, *args: Any) -> None:
         super().__init__(*args)
         self.groups, self._count = groups, count
-        takes_part = ops.cast(args[1], "int32")
-        self.size = ops.take(self._sums(takes_part), groups)
+        self.size = ops.take(self._sums(ops.cast(args[1], INTEGER)), groups)
 
     def _sums(self, values: Tensor) -> Tensor:
         return ops.segment_sum(values, self.groups, num_segments=self._count)
@@ -93,7 +99,7 @@ class GroupBatch(Batch):
             self._ordered = ops.take(losses, ops.take(order, ops.sort(keys) % n))
             members = self._sums(ops.ones_like(self.groups))
             self._start = ops.take(ops.cumsum(members) - members, self.groups)
-        count = ops.minimum(count, self.size)
+        count = ops.cast(ops.minimum(count, self.size), "int32")
         place = ops.maximum(self._start + count - 1, 0)
         return ops.where(count == 0, -INF, ops.take(self._ordered, place))
 

@@ -147,7 +147,7 @@ class Objective:
         measured = loss, label, prediction, sample_weight, self.ranking, reduction
         numbers, state = self.shares.numbers(), self.shares.confidence
         done = weigh(self.method, self.correction, numbers, *measured, state)
-        self.shares.count(done.split, done.size, done.classless)
+        self.shares.count(done.split, done.takes_part, done.asked)
         return done, reduction
 
     def end_epoch(self, epoch: float, logs: Any) -> None:

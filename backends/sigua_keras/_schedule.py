@@ -9,36 +9,44 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from sigua import Method, Split
 from sigua.conditions import reads
+from sigua_keras._batch import INTEGER
 from sigua_keras._margins import Confidence
 
 Tensor = Any
 
 
 class Share(keras.metrics.Metric):
-    """The share of the epoch's examples in a mask; other variables are not reset with it."""
+    """The share of the epoch's examples in one of the masks that a step counts together.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        name: of the metric.
+        place: of its mask among those of `Shares.count`.
+        first: the metric that has the counts, if it is not this one.
+    """
+
+    def __init__(self, name: str, place: int, first: Share | None = None) -> None:
         super().__init__(name=name, dtype="float32")
-        self.count = self.add_variable((), "zeros", name="count")
-        self.total = self.add_variable((), "zeros", name="total")
+        self.place = place
+        if first is None:
+            first = self
+            self.counts = self.add_variable((4,), "zeros", name="counts")
+        # A metric tracks what it has as an attribute, but each variable must be tracked once.
+        self._counts = lambda: first.counts
 
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: a user's own training step updates every metric with (y, y_pred)."""
 
-    def add(self, mask: Tensor, size: Tensor) -> None:
-        self.count.assign_add(ops.sum(ops.cast(mask, "float32")))
-        self.total.assign_add(ops.cast(size, "float32"))
-
     def result(self) -> Tensor:
-        return ops.divide_no_nan(self.count, self.total)
+        counts = ops.convert_to_tensor(self._counts())
+        return ops.divide_no_nan(counts[self.place], counts[2])
 
     def reset_state(self) -> None:
-        for variable in (self.count, self.total):
-            variable.assign(ops.zeros((), dtype="float32"))
+        self._counts().assign(np.zeros(4, dtype="float32"))
 
 
 class Shares:
@@ -53,11 +61,11 @@ class Shares:
 
     def __init__(self, method: Method) -> None:
         self.method = method
-        self.good, self.bad = Share("sigua_good"), Share("sigua_bad")
+        self.good = Share("sigua_good", 0)
+        self.bad = Share("sigua_bad", 1, self.good)
         # Not by `add_variable`: values assigned to those are divided by the number of replicas.
         self._values = method.at(0)
         self.good.numbers = [_variable(i, value) for i, value in enumerate(self._values)]
-        self.good.no_class = self.good.add_variable((), "zeros", name="no_class")
         by_class = reads(method.condition, "confidence")
         self.confidence = Confidence(self.good) if by_class else None
         self.written = False
@@ -71,16 +79,15 @@ class Shares:
         prefix = "" if output is None else f"{output}_"
         self.good.name, self.bad.name = f"{prefix}sigua_good", f"{prefix}sigua_bad"
 
-    def count(self, split: Split, size: Tensor, classless: Tensor | None) -> None:
-        """Count the good and bad examples among `size`, and labels that are not a class, if any."""
-        self.good.add(split.good, size)
-        self.bad.add(split.bad, size)
-        if classless is not None:
-            self.good.no_class.assign_add(ops.cast(classless, "float32"))
+    def count(self, split: Split, takes_part: Tensor, asked: Tensor) -> None:
+        """Count who is good, bad, takes part, and is asked to; all masks have the same shape."""
+        masks = ops.stack([split.good, split.bad, takes_part, asked])
+        self.good.counts.assign_add(ops.sum(ops.cast(masks, "float32"), axis=1))
 
     def classless(self) -> int:
-        """Return how many labels so far were not a class."""
-        return int(ops.convert_to_numpy(self.good.no_class))
+        """Return how many labels of this epoch were not a class."""
+        counts = ops.convert_to_numpy(self.good.counts)
+        return int(counts[3] - counts[2])
 
     def set_epoch(self, epoch: float) -> None:
         """Write an epoch's numbers.
@@ -121,18 +128,15 @@ class Shares:
             self.confidence.set(seen)
 
     def numbers(self) -> tuple[Tensor, ...]:
-        """Return gamma and the condition's numbers as tensors: int32 (exact) or float32."""
-        return tuple(
-            ops.cast(ops.convert_to_tensor(v), "int32" if "int" in v.dtype else "float32")
-            for v in self.good.numbers
-        )
+        """Return gamma and the condition's numbers as tensors, of dtype `INTEGER` or float32."""
+        return tuple(ops.convert_to_tensor(variable) for variable in self.good.numbers)
 
 
 def _variable(i: int, value: float) -> keras.Variable:
-    # "int" is int64 on TensorFlow, which keeps int32 variables off accelerators.
+    # TensorFlow keeps int32 variables off accelerators.
     return keras.Variable(
         value,
-        dtype="int" if isinstance(value, int) else "float32",
+        dtype=INTEGER if isinstance(value, int) else "float32",
         trainable=False,
         autocast=False,
         aggregation="only_first_replica",

@@ -10,7 +10,7 @@ from keras import ops
 from sigua import Method, conditions
 from sigua.requirements import require_cross_entropy
 from sigua_keras import _check
-from sigua_keras._batch import Batch, GroupBatch, signed_weights
+from sigua_keras._batch import INTEGER, Batch, GroupBatch, signed_weights
 from sigua_keras._correct import Correction
 from sigua_keras._labels import holds_several, is_several, without_class, without_ignored
 from sigua_keras._margins import Confidence, Margins, require_classes
@@ -88,10 +88,10 @@ class Weighed(NamedTuple):
     split: Any
     weights: Tensor
     """float32, with the losses' shape: signed, times the user's own weights."""
-    size: Tensor
-    """How many examples take part."""
-    classless: Tensor | None
-    """How many do not because their label is not a class; None if any label is allowed."""
+    takes_part: Tensor
+    """bool, (n,)."""
+    asked: Tensor
+    """bool, (n,): which would take part if every label were a class."""
 
 
 def weigh(
@@ -140,18 +140,17 @@ def weigh(
     weight, trusted = _weight_and_mark(method, sample_weight)
     mask = _both(_both(mask_of(y_pred), kept), taken_mask(losses))
     asked = _both(mask, None if weight is None else weight != 0)
-    takes_part = _both(asked, known)
-    if takes_part is None:
-        takes_part = ops.ones_like(losses, dtype="bool")
-    size = _count(takes_part)
-    classless = None
-    if known is not None:
-        classless = (ops.shape(losses)[0] if asked is None else _count(asked)) - size
+    if asked is None:
+        asked = ops.ones_like(losses, dtype="bool")
+        takes_part = asked if known is None else known
+    else:
+        takes_part = asked if known is None else asked & known
+    size = ops.sum(ops.cast(takes_part, INTEGER))
     ranked = ranking.ranked(losses, y_true, y_pred)
     margins = None
     if conditions.reads(method.condition, "margins"):
         margins = Margins(loss, y_true, y_pred, takes_part, confidence)
-    given = ranked, takes_part, trusted, class_sums, margins
+    given = ranked, takes_part, size, trusted, class_sums, margins
     groups = _groups(ranking, places, y_true, y_pred)
     batch: Batch = Batch(*given) if groups is None else GroupBatch(*groups, *given)
     split = conditions.choose(method.condition, batch, tuple(numbers[1:]))
@@ -169,7 +168,7 @@ def weigh(
     losses = ops.where(ops.isinf(losses), 0.0, losses)
     if places is not None:
         losses, y_true, signed = map(places.shaped, (losses, y_true, signed))
-    return Weighed(losses, y_true, split, signed, size, classless)
+    return Weighed(losses, y_true, split, signed, takes_part, asked)
 
 
 def _groups(
@@ -188,10 +187,6 @@ def _groups(
     return group, count
 
 
-def _count(mask: Tensor) -> Tensor:
-    return ops.sum(ops.cast(mask, "int32"))
-
-
 def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
     if one is None or other is None:
         return other if one is None else one
@@ -202,7 +197,9 @@ def _scale(mask: Tensor, reduction: str | None) -> Tensor:
     """Return the factor from a mean over all examples to one over the mask, as Keras does."""
     if reduction not in ("mean", "sum_over_batch_size"):
         return 1.0
-    return ops.divide_no_nan(ops.cast(ops.shape(mask)[0], "float32"), _count(mask))
+    return ops.divide_no_nan(
+        ops.cast(ops.shape(mask)[0], "float32"), ops.sum(ops.cast(mask, "int32"))
+    )
 
 
 def _weight_and_mark(method: Method, sample_weight: Any) -> tuple[Tensor | None, Tensor | None]:

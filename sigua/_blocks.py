@@ -1,0 +1,46 @@
+"""Probabilities of many examples, read a block of rows at a time, wherever they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigua import checks
+
+Floats = NDArray[np.float64]
+
+ENTRIES = 1 << 18
+"""Of a block: 2 MB in float64. So an array of float32, or a `numpy.memmap` that is larger than the
+memory, is never copied as a whole."""
+
+
+class Probabilities:
+    """Rows of probabilities, (n, k), which are checked whenever they are read.
+
+    Args:
+        name: of the argument.
+        value: n >= 1 rows of k >= 2 numbers, each summing to 1 within `checks.SUM_TOLERANCE`.
+
+    Raises:
+        ValueError: another shape. `blocks` raises it on what `checks.probabilities` refuses.
+    """
+
+    def __init__(self, name: str, value: Any) -> None:
+        self._name, self._given = name, checks.rows_of_classes(name, value)
+        self.shape: tuple[int, int] = self._given.shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def blocks(self) -> Iterator[tuple[slice, Floats]]:
+        """Yield which rows a block has, and these rows: new, float64, each summing to 1.
+
+        What is counted, or added up row by row, does not depend on the size of the blocks.
+        """
+        size = max(ENTRIES // self.shape[1], 1)
+        for start in range(0, len(self), size):
+            part = slice(start, min(start + size, len(self)))
+            yield part, checks.probabilities(self._name, self._given[part], first=start)
