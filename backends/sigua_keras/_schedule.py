@@ -6,6 +6,7 @@ compiled step. The variables of a metric that the model tracks are not, on any b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -36,7 +37,7 @@ class Share(keras.metrics.Metric):
             first = self
             self.counts = self.add_variable((4,), "zeros", name="counts")
         # A metric tracks what it has as an attribute, but each variable must be tracked once.
-        self._counts = lambda: first.counts
+        self._counts: Callable[[], Any] = lambda: first.counts
 
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: a user's own training step updates every metric with (y, y_pred)."""
