@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from sigua import Method, Split
@@ -21,32 +20,27 @@ Tensor = Any
 
 
 class Share(keras.metrics.Metric):
-    """The share of the epoch's examples in one of the masks that a step counts together.
+    """The share of the epoch's examples in a mask; other variables are not reset with it.
 
     Args:
         name: of the metric.
-        place: of its mask among those of `Shares.count`.
-        first: the metric that has the counts, if it is not this one.
+        place: of the mask's count in `counts`, 0 or 1; the other is how many took part.
     """
 
-    def __init__(self, name: str, place: int, first: Share | None = None) -> None:
+    def __init__(self, name: str, place: int) -> None:
         super().__init__(name=name, dtype="float32")
         self.place = place
-        if first is None:
-            first = self
-            self.counts = self.add_variable((4,), "zeros", name="counts")
-        # A metric tracks what it has as an attribute, but each variable must be tracked once.
-        self._counts = lambda: first.counts
+        self.counts = self.add_variable((2,), "zeros", name="counts")
 
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: a user's own training step updates every metric with (y, y_pred)."""
 
     def result(self) -> Tensor:
-        counts = ops.convert_to_tensor(self._counts())
-        return ops.divide_no_nan(counts[self.place], counts[2])
+        counts = ops.convert_to_tensor(self.counts)
+        return ops.divide_no_nan(counts[self.place], counts[1 - self.place])
 
     def reset_state(self) -> None:
-        self._counts().assign(np.zeros(4, dtype="float32"))
+        self.counts.assign(ops.zeros(2, dtype="float32"))
 
 
 class Shares:
@@ -61,11 +55,11 @@ class Shares:
 
     def __init__(self, method: Method) -> None:
         self.method = method
-        self.good = Share("sigua_good", 0)
-        self.bad = Share("sigua_bad", 1, self.good)
+        self.good, self.bad = Share("sigua_good", 0), Share("sigua_bad", 1)
         # Not by `add_variable`: values assigned to those are divided by the number of replicas.
         self._values = method.at(0)
         self.good.numbers = [_variable(i, value) for i, value in enumerate(self._values)]
+        self.good.no_class = self.good.add_variable((), "zeros", name="no_class")
         by_class = reads(method.condition, "confidence")
         self.confidence = Confidence(self.good) if by_class else None
         self.written = False
@@ -80,14 +74,16 @@ class Shares:
         self.good.name, self.bad.name = f"{prefix}sigua_good", f"{prefix}sigua_bad"
 
     def count(self, split: Split, takes_part: Tensor, asked: Tensor) -> None:
-        """Count who is good, bad, takes part, and is asked to; all masks have the same shape."""
-        masks = ops.stack([split.good, split.bad, takes_part, asked])
-        self.good.counts.assign_add(ops.sum(ops.cast(masks, "float32"), axis=1))
+        """Count the examples that are good, take part, are bad, and are asked to; masks (n,)."""
+        masks = ops.stack([split.good, takes_part, split.bad, asked])
+        counts = ops.sum(ops.cast(masks, "float32"), axis=1)
+        self.good.counts.assign_add(counts[:2])
+        self.bad.counts.assign_add(counts[1:3])
+        self.good.no_class.assign_add(counts[3] - counts[1])
 
     def classless(self) -> int:
-        """Return how many labels of this epoch were not a class."""
-        counts = ops.convert_to_numpy(self.good.counts)
-        return int(counts[3] - counts[2])
+        """Return how many labels so far were not a class."""
+        return int(ops.convert_to_numpy(self.good.no_class))
 
     def set_epoch(self, epoch: float) -> None:
         """Write an epoch's numbers.
