@@ -49,7 +49,9 @@ class Batch:
             # No top-k: a k that follows a schedule has no static shape. Backends sort NaN
             # differently, so it is made +inf here; the loss itself stays NaN.
             ordered = ops.sort(ops.where(self.losses < INF, self.losses, INF))
-            self._ordered = ops.pad(ordered, [[1, 0]], constant_values=-INF)
+            # Not `ops.pad`, which numbers its calls: torch.compile would make a graph for each.
+            lowest = ops.full((1,), -INF, dtype=ordered.dtype)
+            self._ordered = ops.concatenate([lowest, ordered])
             self._ranks = ops.arange(ops.shape(self._ordered)[0], dtype=INTEGER)
         # Fewer operators than `ops.take`, which allows for negative indices.
         chosen = self._ranks == ops.minimum(count, self.size)
