@@ -48,14 +48,10 @@ class Batch:
         if self._ordered is None:
             # No top-k: a k that follows a schedule has no static shape. Backends sort NaN
             # differently, so it is made +inf here; the loss itself stays NaN.
-            ordered = ops.sort(ops.where(self.losses < INF, self.losses, INF))
-            # Not `ops.pad`, which numbers its calls: torch.compile would make a graph for each.
+            ordered = ops.sort(ops.where(ops.isnan(self.losses), INF, self.losses))
             lowest = ops.full((1,), -INF, dtype=ordered.dtype)
             self._ordered = ops.concatenate([lowest, ordered])
-            self._ranks = ops.arange(ops.shape(self._ordered)[0], dtype=INTEGER)
-        # Fewer operators than `ops.take`, which allows for negative indices.
-        chosen = self._ranks == ops.minimum(count, self.size)
-        return ops.sum(ops.where(chosen, self._ordered, 0.0))
+        return ops.take(self._ordered, ops.minimum(count, self.size))
 
     def mean(self) -> Tensor:
         counted = self.losses != INF  # NaN stays
