@@ -37,7 +37,7 @@ NOTES = [
 `all_gather` of the losses selects over all, and every process sorts them. Agreement judges each
 example alone: it sends nothing, however many processes there are.""",
     """\
-Two sizes show what grows with n alone: seconds by the sizes' ratio, the same bytes an example.
+Three sizes show what grows with n alone: seconds by the sizes' ratio, the same bytes an example.
 `LabelHistory` is fed in mini-batches and keeps 8 bytes an example and epoch. `count_transition`
 needs labels alone. The others read probabilities in blocks, float32 and a `numpy.memmap`, too, and
 hold a few numbers an example, however many classes there are.""",
