@@ -201,17 +201,20 @@ class LabelHistory:
     @property
     def losses(self) -> NDArray[np.float32]:
         """Plain cross-entropies, (epochs, n), float32; NaN before an example's first epoch."""
-        return self._ended()[:, 0]
+        return np.array([losses for losses, _ in self._ended()])
 
     @property
     def margins(self) -> NDArray[np.float32]:
         """The label's probability less the largest other, (epochs, n); NaN as for `losses`."""
-        return self._ended()[:, 1]
+        return np.array([margins for _, margins in self._ended()])
 
-    def _ended(self) -> NDArray[np.float32]:
+    def _ended(self) -> list[NDArray[np.float32]]:
+        """Return losses and margins of each epoch, (2, n), or raise ValueError on none."""
         if not self._epochs:
-            raise ValueError("end_epoch: must be called after each epoch, got no call; try it")
-        return np.stack(self._epochs)
+            raise ValueError(
+                "end_epoch: must be called after each epoch, got no call; try history.end_epoch()"
+            )
+        return self._epochs
 
 
 def _check_update(
