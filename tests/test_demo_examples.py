@@ -7,6 +7,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
+
+import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -83,6 +86,17 @@ def test_bench_quick_writes_what_was_measured_and_on_what(tmp_path):
     assert rows.keys() >= {"[small loss by topk and indexing]", "[Co-teaching, two networks]"}
     assert rows["cross-entropy"]["ratio"] == 1
     assert all(0 < row["low"] <= row["ratio"] <= row["high"] for row in rows.values())
+
+
+@pytest.mark.skipif(which("g++") is None, reason="torch.compile needs a C++ compiler here")
+def test_bench_compiles_every_criterion_in_one_process(tmp_path):
+    """PyTorch keeps eight graphs of one piece of code; the criteria and their peers are more."""
+    path = tmp_path / "rows.json"
+    only = ["--quick", "--only", "loss 128 x 10, compiled", "--json", path]
+    done = launch(EXAMPLES / "bench.py", *only)
+    assert done.returncode == 0, done.stderr[-3000:]
+    names = {row["name"] for row in json.loads(path.read_text())["rows"]}
+    assert names >= {"cross-entropy", "SIGUA_AG", "forward symmetric", "[focal]"}
 
 
 def test_scale_measures_processes_and_examples(tmp_path):
