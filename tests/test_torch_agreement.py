@@ -10,6 +10,7 @@ from torch import nn
 import sigua
 from sigua import reference
 from sigua_torch import SIGUALoss
+from sigua_torch._margins import Margins
 
 METHOD = sigua.sigua_ag(warmup=4)
 BCE = nn.BCEWithLogitsLoss(reduction="none")
@@ -126,6 +127,28 @@ def test_tokens_and_pixels_are_examples(shape):
     assert not criterion.split.good.reshape(-1)[~kept].any()
     assert not criterion.split.bad.reshape(-1)[~kept].any()
     torch.testing.assert_close(criterion.confidence.state, row.confidence.state)
+
+
+class OnCard(torch.Tensor):
+    """Says that it is not on the CPU, as a card's tensors do."""
+
+    is_cpu = False
+
+
+@pytest.mark.parametrize("shape", [(5,), (12, 5), (4, 5, 3)])
+def test_a_card_counts_by_masks_what_a_cpu_adds(shape):
+    """By hand: p at each label that counts, added up by class, and how many there are."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(shape, generator=generator).double()
+    labels = torch.randint(0, 5, (*shape[:1], *shape[2:])[len(shape) == 1 :], generator=generator)
+    valid = labels != 3
+    p = logits.softmax(0 if logits.ndim == 1 else 1).movedim(0 if logits.ndim == 1 else 1, -1)
+    expected = np.zeros((2, 5))
+    for each, label in zip(p.reshape(-1, 5).tolist(), labels.flatten().tolist(), strict=True):
+        expected[:, label] += (label != 3) * np.array([each[label], 1])
+    for place in (torch.Tensor, OnCard):
+        sums = Margins(logits.as_subclass(place), labels, valid).sums()
+        np.testing.assert_allclose(sums.as_subclass(torch.Tensor).numpy(), expected, rtol=1e-12)
 
 
 def test_of_class_probabilities_the_largest_is_the_label():

@@ -105,8 +105,8 @@ class Count(TorchDispatchMode):
     [
         (METHOD, 36),
         (sigua.sigua_ag(), 57),
-        (sigua.sigua_ag(by_class=False), 41),
-        (sigua.standard(), 28),
+        (sigua.sigua_ag(by_class=False), 40),
+        (sigua.standard(), 27),
     ],
     ids=lambda value: repr(value)[:30],
 )

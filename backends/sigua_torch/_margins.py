@@ -19,7 +19,7 @@ from sigua_torch._sparse import along
 class Margins:
     """A mini-batch's predictions against its labels, without gradient.
 
-    Only values depend on the data: there is no index, sort or gather.
+    The label's own class is left out by a mask, which graphs fuse, and not by writing to an index.
 
     Args:
         logits: (k,), (N, k) or (N, k, d1, ...).
@@ -31,14 +31,15 @@ class Margins:
         self.dim = class_dim(logits)
         self.p = logits.detach().softmax(self.dim)
         index = target if is_index(logits, target) else target.argmax(self.dim)
+        self.index = index.unsqueeze(self.dim)
         classes = torch.arange(logits.shape[self.dim], device=logits.device)
-        self.at_label = along(classes, logits, self.dim) == index.unsqueeze(self.dim)
+        self.at_label = along(classes, logits, self.dim) == self.index
         self.valid = valid
 
     def __call__(self, c: Tensor | None) -> Tensor:
         """Return the margins, (n,), of p divided by c, (k,), and scaled to sum to 1."""
         u = self.p if c is None else self.p / along(c, self.p, self.dim)
-        own = (u * self.at_label).sum(self.dim)
+        own = u.gather(self.dim, self.index).squeeze(self.dim)
         other = u.masked_fill(self.at_label, 0.0).amax(self.dim)
         return ((own - other) / u.sum(self.dim)).reshape(-1)
 
@@ -56,12 +57,18 @@ class Margins:
 
     def sums(self) -> Tensor:
         """Return the sum of p(j | x) over examples labelled j, and their number, (2, k)."""
-        counted = self.at_label & (self.p >= 0)  # a NaN, which is not, would stay for ever
+        own = self.p.gather(self.dim, self.index).squeeze(self.dim)
+        counted = own >= 0  # a NaN, which is not, would stay for ever
         if self.valid is not None:
-            counted = counted & self.valid.unsqueeze(self.dim)
-        parts = torch.stack([self.p.masked_fill(~counted, 0.0), counted.to(self.p.dtype)])
-        others = [i for i in range(1, parts.ndim) if i != self.dim + 1]
-        return parts.sum(others) if others else parts
+            counted = counted & self.valid
+        parts = torch.stack([own.masked_fill(~counted, 0.0), counted.to(own.dtype)])
+        if own.is_cpu:
+            zeros = parts.new_zeros(2, self.p.shape[self.dim])
+            return zeros.index_add(1, self.index.reshape(-1), parts.reshape(2, -1))
+        # By masks, because a card would add in another order each time.
+        by_class = parts.unsqueeze(self.dim + 1) * self.at_label
+        others = [i for i in range(1, by_class.ndim) if i != self.dim + 1]
+        return by_class.sum(others) if others else by_class
 
 
 class Confidence(nn.Module):
