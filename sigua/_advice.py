@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sigua._estimators import FEWEST
 from sigua._method import Method
 from sigua.methods import forward_correction, sigua_ag, standard
 
@@ -28,10 +29,13 @@ class Advice(NamedTuple):
 def advise(found: Diagnosis) -> Advice:
     """Return the advice; `ENOUGH` checked labels are also trained on, and choose the epoch."""
     with_checked = found.num_checked >= ENOUGH
-    if found.agreement.low <= found.most_frequent < 1 and not with_checked:
+    if found.num_examples < FEWEST and not with_checked:
+        why = f"fewer than {FEWEST} labels say nothing about their errors"
+        return Advice(standard(), "sigua.standard(), plain training", why)
+    if found.above_chance.low <= 0 and not with_checked:
         why = (
-            "the model predicts no more labels than guessing the most frequent one would, so that "
-            "nothing can be known; take a better model, or check the order of rows and columns"
+            "the labels are hardly more probable to the model than random ones, so that nothing "
+            "can be known; take a better model, or check the order of rows and columns"
         )
         return Advice(standard(), "sigua.standard(), plain training", why)
     if found.noise_rate.value < HARDLY:
@@ -39,21 +43,21 @@ def advise(found: Diagnosis) -> Advice:
         if not with_checked:
             why += f", unless errors follow from the input: {CHECK}"
         return Advice(standard(), "sigua.standard(), plain training", why)
+    how = f"; better, {CHECK}"
+    recipe = ""
     if with_checked:
-        return _with_checked(found)
-    if not found.overlap or found.T is None:
-        why = f"classes are apart, so labels that the model rejects are wrong; better, {CHECK}"
-        return Advice(sigua_ag(), "sigua.sigua_ag()", why)
-    why = f"classes overlap, and T drops nothing that is ambiguous; better, {CHECK}"
-    return Advice(forward_correction(found.T), "sigua.forward_correction(diagnosis.T)", why)
-
-
-def _with_checked(found: Diagnosis) -> Advice:
-    recipe = "and half of the checked in each mini-batch"
-    why = "the checked correct what the labels teach; the epoch is chosen by their other half"
-    if found.follows_input == "yes":
-        why = "a model of the labels learns their errors; choose the epoch by the other half"
-    if found.T is None:
-        return Advice(sigua_ag(), f"sigua.sigua_ag(), {recipe}", why)
-    take = f"sigua.forward_correction(diagnosis.T), {recipe}"
-    return Advice(forward_correction(found.T), take, why)
+        how = "; the other half chooses the epoch"
+        recipe = ", and half of the checked in each mini-batch"
+    follows = found.follows_input in ("yes", "partly")
+    directed = found.one_for_another and with_checked
+    if found.T is None or not (follows or found.overlap or directed):
+        why = "classes are apart, so what the model rejects is wrong"
+        return Advice(sigua_ag(), f"sigua.sigua_ag(){recipe}", why + how)
+    if follows:
+        why = "a model of the labels learns their errors, and T corrects them"
+    elif found.overlap:
+        why = "classes overlap, and T drops nothing that is ambiguous"
+    else:
+        why = "one class is taken for another, and the checked say how often"
+    take = f"sigua.forward_correction(diagnosis.T){recipe}"
+    return Advice(forward_correction(found.T), take, why + how)

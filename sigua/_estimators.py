@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua._blocks import Probabilities
-from sigua.intervals import Floats, Interval, counted
+from sigua.intervals import NORMAL, Floats, Interval, counted
 from sigua.transition import TransitionMatrix
 
 Integers = NDArray[Any]
@@ -67,6 +68,21 @@ class Evidence:
         """The examples predicted most surely, and the share of their labels that disagree."""
         assert self.labels is not None
         return surest(self.read.predicted, self.read.sureness, self.labels, self.num_classes)
+
+    @cached_property
+    def above_chance(self) -> Interval:
+        """How much more probable labels are to the model than labels drawn by their frequencies."""
+        assert self.labels is not None
+        assert self.read.own is not None
+        n, total, squares = len(self.p), 0.0, 0.0
+        frequencies = np.bincount(self.labels, minlength=self.num_classes) / n
+        for part, rows in self.p.blocks():
+            gains = self.read.own[part] - rows @ frequencies
+            total += float(gains.sum())
+            squares += float(gains @ gains)
+        mean = total / n
+        error = math.sqrt(max(squares / n - mean**2, 0.0) / n)
+        return Interval(mean, mean - NORMAL * error, mean + NORMAL * error)
 
     def counts(self, rows: Integers, columns: Integers) -> Integers:
         """Return how often each pair of classes occurs, shape (k, k)."""

@@ -36,8 +36,9 @@ class Diagnosis:
     num_examples: int
     num_classes: int
     num_checked: int
-    most_frequent: float
-    """The share of the most frequent label: what a model that knows nothing can predict."""
+    above_chance: Interval
+    """How much more probable the given labels are to the model than labels drawn at random by their
+    frequencies. If the interval reaches 0, the model may know nothing about them."""
     noise_rate: Interval
     """The share of wrong labels: counted if some labels were checked, else `surest`, whose interval
     is extended to `confident` where the two disagree."""
@@ -78,7 +79,7 @@ class Diagnosis:
     @property
     def overlap(self) -> bool:
         """Whether classes overlap, or the model is too weak to tell them apart."""
-        return self.ambiguity > AMBIGUOUS or (self.disagree and not self.num_checked)
+        return self.ambiguity > AMBIGUOUS and (self.disagree or self.num_checked > 0)
 
     @property
     def one_for_another(self) -> bool:
@@ -200,7 +201,7 @@ def diagnose(
         num_examples=len(y),
         num_classes=k,
         num_checked=len(places),
-        most_frequent=float(np.bincount(y).max() / len(y)),
+        above_chance=evidence.above_chance,
         noise_rate=noise_rate,
         surest=rate,
         confident=confident,

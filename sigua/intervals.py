@@ -12,6 +12,8 @@ Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 """How often an interval contains the true value."""
+NORMAL = 1.96
+"""Of a mean, it ends this many standard errors away."""
 
 
 @dataclass(frozen=True)

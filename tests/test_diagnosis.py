@@ -130,6 +130,18 @@ def test_the_advice_is_by_what_is_known():
     assert "half of the checked" in counted.take
 
 
+def test_checked_labels_say_which_method_they_go_with():
+    """Agreement if errors spread over classes that are apart; T if they go to one, or follow x."""
+    assert advice("sym-40", 0.2, 200).method == sigua.sigua_ag()
+    assert "sigua_ag(), and half of the checked" in advice("sym-40", 0.2, 200).take
+    assert type(advice("pair-20", 0.2, 200).method) is sigua.forward_correction
+    p, y, true = by_rule()
+    for m in (60, 200):
+        found = diagnose(p, y, true[:m], np.arange(m))
+        assert found.follows_input == "yes"
+        assert found.advice.method == sigua.forward_correction(found.T)
+
+
 def test_t_is_counted_with_the_surest_for_a_prior_where_the_two_agree():
     p, y, true = noisy(NOISES["pair-20"], 0.3)
     checked = some(len(y))
@@ -172,9 +184,9 @@ def test_bad_input_is_refused(keywords, message):
         diagnose([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]], [0, 0, 1], **keywords)
 
 
-@pytest.mark.parametrize("kind", ["flat", "shuffled", "few"])
+@pytest.mark.parametrize("kind", ["flat", "shuffled", "one class"])
 def test_a_model_that_knows_nothing_is_said_to_know_nothing(kind):
-    """No better than guessing: near-uniform rows, labels in another order, five labels."""
+    """No better than guessing: near-uniform rows, labels in another order, or all the same."""
     rng = np.random.default_rng(0)
     p, y, _ = noisy(sigua.TransitionMatrix.symmetric(0.0, K))
     if kind == "flat":
@@ -182,7 +194,28 @@ def test_a_model_that_knows_nothing_is_said_to_know_nothing(kind):
     elif kind == "shuffled":
         y = rng.permutation(y)
     else:
-        p, y = p[:5], y[:5]
-    advice = diagnose(p, y).advice
-    assert advice.method == sigua.standard()
-    assert "no more labels than guessing" in advice.why
+        y = np.zeros_like(y)
+    found = diagnose(p, y)
+    assert found.above_chance.low <= 0 <= found.above_chance.high
+    assert found.advice.method == sigua.standard()
+    assert "hardly more probable to the model than random ones" in found.advice.why
+
+
+def test_a_class_that_noise_makes_a_majority_does_not_hide_what_the_model_knows():
+    """Two classes that are apart; 70 % of the labels are 1, as the model predicts for all."""
+    T = sigua.TransitionMatrix([[0.55, 0.45], [0.05, 0.95]])
+    true = np.random.default_rng(0).integers(0, 2, 1000)
+    p, y = T.rows[true], sigua.corrupt_labels(true, T, seed=0)
+    found = diagnose(p, y)
+    frequencies = np.bincount(y) / 1000
+    gains = p[np.arange(1000), y] - p @ frequencies
+    assert found.above_chance.value == pytest.approx(gains.mean(), rel=1e-12)
+    assert found.above_chance.low == pytest.approx(gains.mean() - 1.96 * gains.std() / 1000**0.5)
+    assert found.above_chance.low > 0
+    assert found.advice.method == sigua.sigua_ag()
+
+
+def test_few_labels_say_nothing():
+    p, y, _ = noisy(sigua.TransitionMatrix.symmetric(0.0, K), 0.2)
+    assert "fewer than 50 labels" in diagnose(p[:49], y[:49]).advice.why
+    assert "hardly any label is wrong" in diagnose(p[:50], y[:50]).advice.why

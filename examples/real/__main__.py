@@ -1,6 +1,8 @@
 """Real noise: votes, rules, and classes that overlap. Who is right when nobody knows T?
 
     python examples/real run --music DIR --fashion DIR --out FILE
+    python examples/real run --made-up --out FILE      (digits, and overlapping classes)
+    python examples/real run --unseen --out FILE       (sets that the advice was not written on)
     python examples/real report --out FILE
 
 trains small networks on labels that are wrong in ways people's labels are, five seeds each, and
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from data import made_up, sets
+from data import made_up, not_used, sets
 from recipes import KNOWS, advised, runs
 from report import ADVICE, Key, key, tables
 
@@ -29,6 +31,7 @@ def main() -> None:
     add("--music", type=Path, metavar="DIR", help="a folder with music_genre_*.csv")
     add("--fashion", type=Path, metavar="DIR", help="a folder with Fashion-MNIST's four files")
     add("--made-up", action="store_true", help="digits and overlapping classes, instead")
+    add("--unseen", action="store_true", help="sets that were not used to write the advice, instead")
     add("--out", type=Path, metavar="FILE", default="real.jsonl", help="%(default)s")
     add("--seeds", type=int, nargs="+", metavar="N", default=[0, 1, 2, 3, 4], help="%(default)s")
     add("--only", nargs="+", choices=list(KNOWS), default=list(KNOWS), metavar="RECIPE")
@@ -50,7 +53,9 @@ def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         lines = args.out.read_text(encoding="utf-8").splitlines()
         done = {key(json.loads(line)) for line in lines}
-    makers = made_up() if args.made_up else sets(args.music, args.fashion)
+    makers = sets(args.music, args.fashion)
+    if args.made_up or args.unseen:
+        makers = made_up() if args.made_up else not_used()
     names = [name for name in makers if args.sets is None or name in args.sets]
     for seed, name, size in product(args.seeds, names, args.checked):
         wanted = [ADVICE, *args.only]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.model_selection import train_test_split
 
 import sigua
@@ -166,6 +166,35 @@ def made_up() -> dict[str, Make]:
     found["overlap, sym-20"] = lambda seed: overlapping(seed, 0.2)
     found["overlap, sym-40"] = lambda seed: overlapping(seed, 0.4)
     return found
+
+
+def unseen(seed: int, load: Callable[..., tuple[np.ndarray, np.ndarray]], noise: str) -> Data:
+    """Return one of scikit-learn's data sets; "by class" is 45 % of every other class, else 15 %.
+
+    A wrong label is then the next class.
+    """
+    x, true = load(return_X_y=True)
+    x, x_test, true, y_test = train_test_split(
+        x, true, test_size=0.3, random_state=seed, stratify=true
+    )
+    k = int(true.max()) + 1
+    T = sigua.TransitionMatrix.symmetric(0.3, k)
+    if noise == "by class":
+        rates = np.where(np.arange(k) % 2, 0.15, 0.45)
+        T = sigua.TransitionMatrix(np.diag(1 - rates) + np.roll(np.diag(rates), 1, axis=1))
+    return _standardised(x, sigua.corrupt_labels(true, T, seed=seed), true, x_test, y_test)
+
+
+UNSEEN = {"breast cancer": load_breast_cancer, "wine": load_wine, "digits": load_digits}
+
+
+def not_used() -> dict[str, Make]:
+    """Return by name sets that were not used to write the advice."""
+    return {
+        f"{name}, {noise}": lambda seed, load=load, noise=noise: unseen(seed, load, noise)
+        for name, load in UNSEEN.items()
+        for noise in ("sym-30", "by class")
+    }
 
 
 def _standardised(
