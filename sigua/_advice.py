@@ -43,21 +43,19 @@ def advise(found: Diagnosis) -> Advice:
         if not with_checked:
             why += f", unless errors follow from the input: {CHECK}"
         return Advice(standard(), "sigua.standard(), plain training", why)
-    how = f"; better, {CHECK}"
-    recipe = ""
-    if with_checked:
-        how = "; the other half chooses the epoch"
-        recipe = ", and half of the checked in each mini-batch"
+    recipe = ", and half of the checked in each mini-batch" if with_checked else ""
     follows = found.follows_input in ("yes", "partly")
     directed = found.one_for_another and with_checked
     if found.T is None or not (follows or found.overlap or directed):
-        why = "classes are apart, so what the model rejects is wrong"
-        return Advice(sigua_ag(), f"sigua.sigua_ag(){recipe}", why + how)
+        epoch = "take the last epoch" if with_checked else f"better, {CHECK}"
+        why = f"classes are apart, so what the model rejects is wrong; {epoch}"
+        return Advice(sigua_ag(), f"sigua.sigua_ag(){recipe}", why)
     if follows:
         why = "a model of the labels learns their errors, and T corrects them"
     elif found.overlap:
         why = "classes overlap, and T drops nothing that is ambiguous"
     else:
         why = "one class is taken for another, and the checked say how often"
+    epoch = "the other half chooses the epoch" if with_checked else f"better, {CHECK}"
     take = f"sigua.forward_correction(diagnosis.T){recipe}"
-    return Advice(forward_correction(found.T), take, why + how)
+    return Advice(forward_correction(found.T), take, f"{why}; {epoch}")

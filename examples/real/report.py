@@ -12,6 +12,7 @@ NOTHING = ["plain", "GCE", "sigua_ag", "sigua_sl", "forward", "prune", "CleanLea
 CHECKED = ["plain", "sigua_ag", "forward, counted T", "alone", "together", "together, sigua_ag"]
 CHECKED += ["together, forward"]
 ORACLE = ["forward, true T", "gold labels"]
+LAST = 5
 EPOCH_BY = {"nothing": "noisy", "checked": "checked", "all": "checked"}
 
 
@@ -32,6 +33,16 @@ def chosen(row: Row, by: str) -> float:
     return float(test[1:-1][smooth.argmax()])
 
 
+def last(row: Row) -> float:
+    """Return the mean test accuracy of the last epochs."""
+    return float(np.mean(row["test"][-LAST:]))
+
+
+def judged(row: Row, by: str) -> float:
+    """Return the test accuracy: agreement's at the end, the others' where held-out labels say."""
+    return last(row) if "sigua_ag" in row["recipe"] else chosen(row, by)
+
+
 class Results:
     """Accuracies by set, seed and recipe, and what was advised."""
 
@@ -49,7 +60,7 @@ class Results:
             if recipe == ADVICE:
                 row = advice and self.rows.get((name, seed, advice[knows]))
             if row:
-                found.append(chosen(row, EPOCH_BY[knows]))
+                found.append(judged(row, EPOCH_BY[knows]))
         return found
 
     def table(self) -> str:
@@ -64,6 +75,23 @@ class Results:
                     continue
                 cells = [f"{np.mean(g):.1f} ± {np.std(g):.1f}" if g else "-" for g in groups]
                 lines.append(f"| {knows} | {recipe} | {' | '.join(cells)} |")
+        return "\n".join(lines)
+
+    def epochs(self) -> str:
+        """Return a Markdown table: at which epoch plain training and agreement are best judged."""
+        lines = [f"| recipe | epoch | {' | '.join(self.sets)} |"]
+        lines.append("|---" * (len(self.sets) + 2) + "|")
+        ways = {
+            "by held-out noisy labels": lambda row: chosen(row, "noisy"),
+            "by the checked": lambda row: chosen(row, "checked"),
+            "the last": last,
+        }
+        for recipe, (way, judge) in product(["plain", "sigua_ag"], ways.items()):
+            cells = []
+            for name in self.sets:
+                rows = [r for (s, _, label), r in self.rows.items() if (s, label) == (name, recipe)]
+                cells.append(f"{np.mean([judge(row) for row in rows]):.1f}" if rows else "-")
+            lines.append(f"| {recipe} | {way} | {' | '.join(cells)} |")
         return "\n".join(lines)
 
     def verdict(self) -> str:
@@ -95,7 +123,8 @@ def tables(rows: list[Row]) -> str:
     by_size = {size: Results([row for row in rows if row["size"] == size]) for size in sizes}
     parts = []
     for size, results in by_size.items():
-        parts += [f"{size} checked labels, or held out:", results.table(), results.verdict()]
+        heading = f"{size} checked labels, or held out:"
+        parts += [heading, results.table(), results.verdict(), results.epochs()]
     return "\n\n".join([*parts, sizes_table(by_size)])
 
 
