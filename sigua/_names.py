@@ -27,8 +27,11 @@ def probabilities_and_labels(
     return p, y
 
 
-def same_order(name: str, labels: Any, probabilities: Any) -> None:
-    """Raise ValueError if a data frame and a series have the same index in another order."""
+def same_order(name: str, labels: Any, probabilities: Any, index: str = "") -> None:
+    """Raise ValueError if a data frame and a series have the same index in another order.
+
+    `index` is what to try as the index; that of all probabilities by default.
+    """
     rows: Any = getattr(probabilities, "index", None)
     own: Any = getattr(labels, "index", None)
     if not (hasattr(rows, "equals") and hasattr(own, "equals")) or rows.equals(own):
@@ -36,7 +39,7 @@ def same_order(name: str, labels: Any, probabilities: Any) -> None:
     if rows.sort_values().equals(own.sort_values()):
         raise ValueError(
             f"{name}: must be in the order of the rows of probabilities, got the same index in "
-            f"another order; try {name}.loc[probabilities.index]"
+            f"another order; try {name}.loc[{index or 'probabilities.index'}]"
         )
 
 

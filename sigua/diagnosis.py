@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks
 from sigua._advice import Advice, advise
 from sigua._estimators import Evidence
-from sigua._names import column_names, columns_of, probabilities_and_labels
+from sigua._names import column_names, columns_of, probabilities_and_labels, same_order
 from sigua.counting import count_transition
 from sigua.estimate import are_apart, confident_rate, surest_transition
 from sigua.intervals import Interval, counted
@@ -172,10 +172,14 @@ def diagnose(
     """
     p, y = probabilities_and_labels(probabilities, labels, classes)
     y, k = np.asarray(y, dtype=np.int64), p.shape[1]
+    frame, series = probabilities if hasattr(probabilities, "iloc") else labels, true_labels
     if true_labels is not None:
         names = column_names(probabilities, classes, k)
         true_labels = columns_of("true_labels", true_labels, names)
     places, true = _checked(true_labels, checked, len(y), k)
+    if hasattr(frame, "iloc"):
+        index = "probabilities.index" if checked is None else "probabilities.index[checked]"
+        same_order("true_labels", series, frame.iloc[places], index)
     evidence = Evidence(p, y, None, 1.0)
     predicted, sureness, _ = evidence.read
     agreement = counted(int((predicted == y).sum()), len(y))
@@ -250,16 +254,24 @@ def _checked(
             )
         return np.empty(0, np.int64), np.empty(0, np.int64)
     true = checks.labels("true_labels", true_labels, k).astype(np.int64)
-    places = np.arange(n) if checked is None else np.asarray(checked)
+    places = np.arange(n) if checked is None else checks.array("checked", checked)
     if places.dtype == bool:
         if places.shape != (n,):
             shape = places.shape
             raise ValueError(f"checked: a mask must have shape ({n},), got {shape}; try indices")
         places = np.flatnonzero(places)
-    else:
-        places = checks.labels("checked", places, n).astype(np.int64)
+    if places.shape != (0,) and (places.ndim != 1 or places.dtype.kind not in "iu"):
+        got = f"shape {places.shape} of {places.dtype}"
+        raise ValueError(f"checked: must be indices or a bool mask, got {got}; try np.flatnonzero")
+    if len(places) and not 0 <= places.min() <= places.max() < n:
+        raise ValueError(
+            f"checked: must be indices in [0, {n}), got {places.min()} to {places.max()}; "
+            "try positions instead of names of rows"
+        )
     if len(np.unique(places)) != len(places):
-        raise ValueError("checked: must name each example once, got one twice; try np.unique")
+        advice = "checked.astype(bool)" if len(places) == n else "np.unique"
+        raise ValueError(f"checked: must name each example once, got one twice; try {advice}")
+    places = places.astype(np.int64)
     if len(true) != len(places):
         advice = "an entry for each" if len(true) != n else "true_labels[checked]"
         if checked is None:

@@ -81,3 +81,18 @@ def test_rows_in_another_order_are_refused():
     assert estimate_noise_rate(frame[::-1], series[::-1]) == right
     assert estimate_noise_rate(frame, series.set_axis(range(100, 190))) == right
     assert estimate_noise_rate(frame, list(words)) == right
+
+
+def test_true_labels_in_another_order_are_refused():
+    """Of all rows, or of those checked; what lies beside the right rows is read."""
+    p, words = sampled()
+    frame, series, places = pd.DataFrame(p, columns=SIZES), pd.Series(words), np.array([7, 3, 5])
+    right = sigua.diagnose(frame, series, series.iloc[places], places)
+    assert right.noise_rate.value == 0
+    assert sigua.diagnose(p, words, list(words[places]), places, classes=SIZES) == right
+    with pytest.raises(ValueError, match=r"^true_labels: .*index in another order; try true_"):
+        sigua.diagnose(frame, series, series[::-1])
+    with pytest.raises(ValueError, match=r"probabilities\.index\[checked\]\]$"):
+        sigua.diagnose(frame, series, series.iloc[places][::-1], places)
+    with pytest.raises(ValueError, match=r"^true_labels: must be in the order"):
+        sigua.diagnose(p, series, series[::-1], classes=SIZES)

@@ -27,3 +27,13 @@ def test_checked_labels_beat_plain_training_on_labels_from_rules(tmp_path):
     assert 50 < plain < together
     assert "| checked | together, forward |" in text
     assert real("run", out, *options)[1] == rows
+
+
+def test_agreement_is_judged_at_the_end_on_sets_the_advice_was_not_written_on(tmp_path):
+    """A row for each way to choose the epoch; one epoch, which all choose."""
+    out = tmp_path / "unseen.jsonl"
+    options = ["--unseen", "--checked", "100", "--only", "plain", "sigua_ag", "--epochs", "1"]
+    text, rows = real("run", out, *options, "--sets", "wine, by class")
+    (accuracy,) = next(row["test"] for row in rows if row["recipe"] == "sigua_ag")
+    for way in ("by held-out noisy labels", "by the checked", "the last"):
+        assert f"| sigua_ag | {way} | {accuracy:.1f} |" in text

@@ -31,7 +31,9 @@ def main() -> None:
     add("--music", type=Path, metavar="DIR", help="a folder with music_genre_*.csv")
     add("--fashion", type=Path, metavar="DIR", help="a folder with Fashion-MNIST's four files")
     add("--made-up", action="store_true", help="digits and overlapping classes, instead")
-    add("--unseen", action="store_true", help="sets that were not used to write the advice, instead")
+    add(
+        "--unseen", action="store_true", help="sets that were not used to write the advice, instead"
+    )
     add("--out", type=Path, metavar="FILE", default="real.jsonl", help="%(default)s")
     add("--seeds", type=int, nargs="+", metavar="N", default=[0, 1, 2, 3, 4], help="%(default)s")
     add("--only", nargs="+", choices=list(KNOWS), default=list(KNOWS), metavar="RECIPE")
