@@ -69,9 +69,10 @@ TARGETS = {
     ("step MLP, Adam, compiled", "SIGUA_SL", CE): 1.04,
     ("step CNN, 9 layers, Adam", "SIGUA_SL", CE): 1.005,
     ("step CNN, from its parts", "SIGUA_SL", CE): 1.005,
-    ("Keras fit, tensorflow", "SIGUA_SL", "plain"): 1.05,
-    ("Keras fit, jax", "SIGUA_SL", "plain"): 1.10,
-    ("Keras fit, torch", "SIGUA_SL", "plain"): 1.20,
+    ("Keras fit, MLP, tensorflow", "SIGUA_SL", "plain"): 1.05,
+    ("Keras fit, MLP, jax", "SIGUA_SL", "plain"): 1.10,
+    ("Keras fit, MLP, torch", "SIGUA_SL", "plain"): 1.20,
+    **{(f"Keras fit, CNN, {backend}", "SIGUA_SL", "plain"): 1.01 for backend in BACKENDS},
 }
 
 
@@ -368,12 +369,13 @@ def memory_rows(bench: Bench, n: int, k: int) -> Iterator[Row]:
         yield Row(f"memory {n} x {k}", name, CE, peak / 1e6, "MB", ratio, ratio, ratio)
 
 
-def keras_rows(backend: str, quick: bool) -> Iterator[Row]:
+def keras_rows(backend: str, net: str, quick: bool) -> Iterator[Row]:
     """Run bench_keras.py, a process per backend; nothing where the backend is missing."""
     if not find_spec(backend):
         return
     script = Path(__file__).with_name("bench_keras.py")
     amount = ["--rounds", "3", "--epochs", "2"] if quick else []
+    amount += ["--net", net]
     env = os.environ | {"KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
         [sys.executable, script, *amount], env=env, stdout=subprocess.PIPE, text=True
@@ -381,7 +383,7 @@ def keras_rows(backend: str, quick: bool) -> Iterator[Row]:
     if done.returncode == 0:
         times = json.loads(done.stdout.splitlines()[-1])
         arrays = {name: np.array(values) for name, values in times.items()}
-        yield from compare(f"Keras fit, {backend}", arrays)
+        yield from compare(f"Keras fit, {net.upper()}, {backend}", arrays)
 
 
 def parts(bench: Bench, quick: bool) -> Iterator[tuple[str, Callable[[], Iterator[Row]]]]:
@@ -400,7 +402,9 @@ def parts(bench: Bench, quick: bool) -> Iterator[tuple[str, Callable[[], Iterato
     if not quick:
         yield "step CNN", lambda: cnn_rows(bench)
     for backend in BACKENDS if bench.device.type == "cpu" and find_spec("keras") else []:
-        yield f"Keras fit, {backend}", lambda backend=backend: keras_rows(backend, quick)
+        for net in ["mlp"] if quick else ["mlp", "cnn"]:
+            name = f"Keras fit, {net.upper()}, {backend}"
+            yield name, lambda net=net, backend=backend: keras_rows(backend, net, quick)
     for n, k in [(1024, 1000), MANY_CLASSES]:
         yield f"memory {n} x {k}", lambda n=n, k=k: memory_rows(bench, n, k)
 
