@@ -307,7 +307,7 @@ class OwnTotal(keras.Model):
 
 
 def test_a_compute_loss_of_ones_own_sees_predictions_and_labels():
-    """A term of its own is added; one that leaves a corrected loss out is refused."""
+    """A term of its own is added to the method's objective."""
     inputs = keras.Input((5,))
     model = OwnTotal(inputs, keras.layers.Dense(4, name="b")(inputs))
     model.compile(keras.optimizers.SGD(1.0), CE)
@@ -317,10 +317,59 @@ def test_a_compute_loss_of_ones_own_sees_predictions_and_labels():
     logits = X.astype("float64") @ kernel + bias
     expected = reference.step(BC, logits, Y["b"]).objective + (logits**2).mean()
     assert logs["loss"][0] == pytest.approx(expected, rel=1e-5)
+
+
+AG = sigua.sigua_ag(warmup=0)
+
+
+@pytest.mark.parametrize("method", [BC, SL, AG, KNOWN], ids=["bc", "sl", "ag", "known"])
+def test_a_compute_loss_that_leaves_out_what_the_method_changes_is_refused(method):
+    """Training would be plain, with shares in the history as if it forgot."""
+    inputs = keras.Input((5,))
+    model = OwnTotal(inputs, keras.layers.Dense(4, name="b")(inputs))
+    model.compile("sgd", CE)
     model.whole = False
+    before = model.get_weights()
     with pytest.raises(ValueError, match=r"^compute_loss: must call super\(\)\.compute_loss"):
-        model.fit(X, Y["b"], callbacks=[SIGUA(BC)], **options)
-    assert not vars(model).keys() & {"_sigua"}
+        model.fit(X, Y["b"], sample_weight=np.ones(N), verbose=0, callbacks=[SIGUA(method)])
+    assert not vars(model).keys() & {"compute_loss", "_sigua"}
+    same(model, before)
+
+
+def test_a_compute_loss_may_leave_out_what_no_method_changes():
+    """Under `standard()` the loss is the user's own; a penalty of `add_loss` is added as ever."""
+    inputs = keras.Input((5,))
+    model = OwnTotal(inputs, keras.layers.Dense(4, name="b")(inputs))
+    model.compile(keras.optimizers.SGD(0.0), CE)
+    model.whole = False
+    logits = X.astype("float64") @ model.get_weights()[0]
+    options = {"batch_size": N, "shuffle": False, "verbose": 0}
+    logs = model.fit(X, Y["b"], callbacks=[SIGUA(sigua.standard())], **options).history
+    assert logs["loss"][0] == pytest.approx((logits**2).mean(), rel=1e-5)
+
+
+class Penalised(keras.layers.Layer):
+    """Adds a loss of 3."""
+
+    def call(self, inputs):
+        self.add_loss(keras.ops.convert_to_tensor(3.0))
+        return inputs
+
+
+def test_a_loss_added_by_a_layer_and_a_plain_head_stay():
+    """One head of two has a SIGUA: the total is its objective, the other's loss, and 3."""
+    inputs = keras.Input((5,))
+    hidden = Penalised()(inputs)
+    layers = {name: keras.layers.Dense(k, name=name) for name, k in {"a": 3, "b": 4}.items()}
+    model = keras.Model(inputs, {name: layer(hidden) for name, layer in layers.items()})
+    model.compile(keras.optimizers.SGD(0.0), {"a": CE, "b": CE})
+    options = {"batch_size": N, "shuffle": False, "verbose": 0}
+    logs = model.fit(X, Y, callbacks=[SIGUA(SL, output="a")], **options).history
+    logits = {name: X.astype("float64") @ layers[name].get_weights()[0] for name in "ab"}
+    expected = 3.0
+    for name, method in (("a", SL), ("b", sigua.standard())):
+        expected += reference.step(method, logits[name], Y[name]).objective
+    assert logs["loss"][0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_checked_examples_are_a_plain_output_of_the_same_network():

@@ -185,7 +185,7 @@ def total_loss(
 
     Raises:
         ValueError: as for `Objective.measure`; two objectives for one output; or a `compute_loss`
-            that leaves out a corrected loss.
+            that leaves out a loss that its method changes.
     """
     if not training or any(objective.evaluating for objective in objectives):
         return compute_loss(x, y, y_pred, sample_weight, training=training)
@@ -214,8 +214,8 @@ def total_loss(
         total = compute_loss(x, y, y_pred, outputs[0].packed(parts), training=training)
     finally:
         asked = [loss.forget() for loss, *_ in told]
-    corrected = any(objective.method.T is not None for objective in objectives)
-    _check.asked(all(asked) or not corrected)
+    for objective, was_asked in zip(objectives, asked, strict=True):
+        _check.asked(objective.method, was_asked)
     return total
 
 
