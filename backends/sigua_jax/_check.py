@@ -193,9 +193,8 @@ def array(name: str, value: Any) -> Array:
         found: Array = jnp.asarray(None if words else value)  # JAX may take words for dtypes
     except (TypeError, ValueError, OverflowError, RuntimeError):
         kind = getattr(value, "dtype", type(value).__name__)
-        advice = "np.asarray(...)"
-        if kind == object:
-            advice = f"{name}.astype({_DTYPES.get(name, 'float')})"
+        objects = f"{name}.astype({_DTYPES.get(name, 'float')})"
+        advice = objects if str(kind) == "object" else "np.asarray(...)"
         raise ValueError(f"{name}: must be {_NUMBERS}, got {kind}; try {advice}") from None
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
         limits: Any = np.iinfo(found.dtype)
