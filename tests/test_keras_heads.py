@@ -6,7 +6,7 @@ import pytest
 
 import sigua
 from sigua import reference
-from sigua_keras import SIGUA, SIGUAModel
+from sigua_keras import SIGUA, SIGUALoss, SIGUAModel
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -231,6 +231,76 @@ def test_a_refusal_of_the_first_step_costs_nothing(match, method, options, way):
     if way == "callback":
         assert not vars(model).keys() & {"compute_loss", "_sigua", "train_step"}
         assert set(model.fit(X, Y, verbose=0).history) == {"a_loss", "b_loss", "loss"}
+
+
+class OwnError(Exception):
+    """What no library raises."""
+
+
+def failing(y_true, y_pred):
+    raise OwnError
+
+
+@pytest.mark.parametrize("way", [*WAYS, "attached"])
+def test_an_error_of_any_kind_in_a_step_costs_nothing(way):
+    """Such as PyTorch's RuntimeError for shapes: the model is as it was, and trains plainly."""
+    net = network()
+    model, callbacks = training(way, net, output="a", rank_by=failing)
+    model.compile("sgd", CE)
+    before = net.get_weights()
+    if way == "attached":
+        callbacks[0].attach(model)
+    with pytest.raises(OwnError):
+        model.fit(X, Y, verbose=0, callbacks=[] if way == "attached" else callbacks)
+    same(net, before)
+    if way == "attached":
+        callbacks[0].detach()
+    assert not {"compute_loss", "train_step"} & vars(net).keys()
+    if way != "model":
+        assert "_sigua" not in vars(model)
+        assert set(model.fit(X, Y, verbose=0).history) == {"a_loss", "b_loss", "loss"}
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data:UserWarning")
+@pytest.mark.parametrize("way", WAYS)
+def test_data_of_unknown_length_end_without_an_error(way):
+    """TensorFlow's train function raises when they do; the epoch has ended, and its shares stay."""
+    inputs = keras.Input((5,))
+    net = keras.Model(inputs, keras.layers.Dense(3)(inputs))
+    model, callbacks = training(way, net)
+    model.compile("sgd", CE)
+    batches = ((X[i : i + 8], Y["a"][i : i + 8]) for i in (0, 8, 16))
+    logs = model.fit(batches, shuffle=False, verbose=0, callbacks=callbacks).history
+    np.testing.assert_allclose(logs["sigua_good"], [5 / 8])  # floor(8 / 2) + 1
+
+
+ROWS = np.eye(4, dtype="float32")[Y["b"]]
+MISFITS = [
+    ({"loss": "mse"}, Y["b"], "one-hot rows or targets for mean_squared_error, got shape"),
+    ({"loss": "hinge"}, Y["b"], "one-hot rows or targets for hinge, got shape"),
+    ({"rank_by": keras.losses.MeanSquaredError}, Y["b"], "one-hot rows or targets for mean_squ"),
+    ({"rank_by": "categorical_crossentropy"}, Y["b"][:, None], "one-hot rows or targets for cat"),
+    ({"loss": "sparse_categorical_crossentropy"}, ROWS, "integers for sparse_categorical_cross"),
+]
+
+
+@pytest.mark.parametrize(("options", "y", "words"), MISFITS)
+@pytest.mark.parametrize("size", [3, 4])
+def test_labels_that_do_not_fit_a_loss_are_refused_in_a_sentence(options, y, words, size):
+    """Also where n labels and k = n predictions would silently broadcast to n x n."""
+    inputs = keras.Input((5,))
+    net = keras.Model(inputs, keras.layers.Dense(4, "softmax")(inputs))
+    net.compile("sgd", "crossentropy")
+    before = net.get_weights()
+    with pytest.raises(ValueError, match=rf"^y: must be {words}.*; try .*, or '"):
+        net.fit(X, y, batch_size=size, verbose=0, callbacks=[SIGUA(SL, **options)])
+    same(net, before)
+    assert not vars(net).keys() & {"compute_loss", "_sigua"}
+
+
+def test_rows_of_another_number_of_classes_are_refused_in_a_sentence():
+    with pytest.raises(ValueError, match=r"^y: must be integers .*got shape \(24, 3\)"):
+        SIGUALoss(sigua.forward_correction(BC.T), CE)(ROWS[:, :3], np.zeros((N, 4), "float32"))
 
 
 def test_labels_that_lack_the_output_are_refused_in_a_sentence():

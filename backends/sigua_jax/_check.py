@@ -184,8 +184,9 @@ def per_example(name: str, losses: Any, shape: tuple[int, ...]) -> Array:
 def array(name: str, value: Any) -> Array:
     """Return a JAX array, or raise ValueError on values that JAX refuses or would wrap around."""
     if np.ma.is_masked(value):
+        masked = int(np.ma.getmaskarray(value).sum())
         raise ValueError(
-            f"{name}: must have no masked entries, got {int(np.ma.count_masked(value))} of them; "
+            f"{name}: must have no masked entries, got {masked} of them; "
             f"try {name}.filled(...) with where=, or leaving those examples out"
         )
     try:

@@ -145,8 +145,8 @@ def classless(count: int, epoch: float) -> bool:
     if count:
         warnings.warn(
             f"epoch {epoch:g}: {count} labels were not a class, and took no part (classes count "
-            "from 0; a row of zeros, NaN or -1 is not one); give such examples a sample_weight of "
-            "0",
+            "from 0; a fraction, NaN, -1 or a row of zeros is not one); give such examples a "
+            "sample_weight of 0",
             stacklevel=3,
         )
     return count > 0

@@ -75,7 +75,8 @@ class Objective:
             model: a compiled model.
             network: the model that predicts, if it is not the same.
         """
-        _check.compiled(getattr(model, "loss", None), self.output)
+        if getattr(model, "loss", None) is None:
+            _check.compiled(None, self.output)
         for loss in keras.tree.flatten([self.loss, model.loss]):
             _check.plain(loss)
             if getattr(loss, "reduction", None) == "mean_with_sample_weight":
@@ -85,6 +86,7 @@ class Objective:
                 )
         network = model if network is None else network
         self._check_outputs(model, network)
+        _check.compiled(model.loss, self.output)  # of outputs that are not known yet
         self._require_open(network)
         self._checked, self._network = model._compile_loss, network
 

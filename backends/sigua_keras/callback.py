@@ -72,9 +72,10 @@ class SIGUA(keras.callbacks.Callback):
     `attach` before it, `set_epoch` in it, and `detach` after it.
 
     If a `fit` is interrupted, Keras does not tell its callbacks. The next `fit` or `train_on_batch`
-    is plain again; before any other code, call `detach()` to clean the model. A ValueError of ours
-    leaves the model as it was. On JAX, any other error inside a step loses the model's weights;
-    Keras itself does that, with or without SIGUA.
+    is plain again; before any other code, call `detach()` to clean the model. So it is after an
+    error in another callback. An error in a training step leaves the model as it was. On JAX, a
+    step that fails on the device, not while it is traced, loses the model's weights; Keras itself
+    does that, with or without SIGUA.
 
     For `Agreement` (`sigua.sigua_ag()`), `sigua_bad` is the share that is dropped: after the
     warm-up an estimate of the noise rate. Margins are those of the model's own probabilities,
@@ -157,8 +158,9 @@ class SIGUA(keras.callbacks.Callback):
             ValueError: the model cannot be trained with SIGUA, or the callback is attached to
                 another one.
         """
+        attachment = Attachment.of(model)
         self._leave(model)
-        Attachment.of(model).leave_one_fit()  # one that was interrupted
+        attachment.leave_one_fit()  # one that was interrupted
         self._attach(model, for_one_fit=False)
 
     def set_epoch(self, epoch: float) -> None:
@@ -213,7 +215,7 @@ class SIGUA(keras.callbacks.Callback):
         """Restore the model if training is refused."""
         try:
             yield
-        except ValueError:
+        except Exception:
             if self._for_one_fit:
                 self.detach()
             raise
