@@ -22,7 +22,8 @@ class SIGUA(keras.callbacks.Callback):
         objective = sum_i loss_i * (good_i - gamma * bad_i) / n                          (Eq. 3)
 
     Only training changes: validation, `evaluate` and everything after `fit` use the plain loss.
-    History and progress bar show `sigua_good` and `sigua_bad`, shares of the epoch's examples.
+    History and progress bar show `sigua_good` and `sigua_bad`, shares of the epoch's examples that
+    take part.
 
     The training loss in the logs is SIGUA's objective and is not comparable with `val_loss`: let
     EarlyStopping, ReduceLROnPlateau and ModelCheckpoint monitor a `val_` metric.
@@ -35,9 +36,9 @@ class SIGUA(keras.callbacks.Callback):
 
     Sample and class weights scale losses but never decide which examples are good. An example of
     weight 0 has no rank. Nor has an example whose label is not a class of T, or of a classification
-    loss of Keras or ours: -1, k, NaN, a row of zeros; the first epoch warns how many there were. An
-    example that a Keras mask hides, or whose label is the loss's `ignore_class`, has no rank
-    either, and is not counted in n.
+    loss of Keras or ours: -1, k, a fraction, NaN, a row of zeros; the first epoch warns how many
+    there were. An example that a Keras mask hides, or whose label is the loss's `ignore_class`, has
+    no rank either, and is not counted in n.
 
     With predictions (batch, d1, ..., classes) each time step or pixel is an example: labels have
     shape (batch, d1, ...), or one-hot rows, and sample weights (batch, d1, ...), or (batch, 1, ...)
@@ -114,8 +115,9 @@ class SIGUA(keras.callbacks.Callback):
             outputs, unless TensorFlow finds them in the first step. Then, or in the first step if
             the model's outputs are not known before: several outputs and no `output`, T of another
             size, several labels per example with T or `per_class`. In the first step: a loss
-            without one value per example; for Known, no sample weights, or booleans. After the
-            first epoch: a `train_step` that never called `compute_loss`.
+            without one value per example, or labels that do not fit a loss of Keras; for Known, no
+            sample weights, or booleans; a `compute_loss` of the model's that does not call
+            `super().compute_loss`. After the first epoch: a `train_step` that never called it.
     """
 
     def __init__(
