@@ -10,7 +10,7 @@ from jax_versions import in_64_bits
 
 import sigua
 from sigua._method import Correction
-from sigua_jax import sigua_loss, sigua_split
+from sigua_jax import sigua_loss, sigua_split, update_confidence
 from sigua_jax._correct import CORRECTIONS
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
@@ -133,6 +133,9 @@ def test_a_rule_that_returns_a_column_is_refused():
 
 
 SOFT = np.full((6, 10), 0.1, "float32")
+MASKED = np.ma.array(LABELS, mask=LABELS == 2)
+ONE_HOT = np.eye(10)[LABELS]
+AG = sigua.sigua_ag(warmup=1)
 
 
 def halved(logits, labels):
@@ -163,6 +166,19 @@ def column(logits, labels):
         ((LOGITS[:, 0], LABELS, 0, SL), {}, ["labels", "[0, 2)", "labels[2] = 2;"]),
         ((LOGITS[:, 0], LABELS / 5, 0, sigua.forward_correction(PAIR)), {}, ["got 10 rows"]),
         ((LOGITS[:, 0], LABELS / 4, 0, SL), {}, ["labels: must be in [0, 1], got 1.25 at 5"]),
+        ((LOGITS, LABELS * 1.0, 0, SL), {}, ["labels: must be integers", "try labels.astype(int)"]),
+        ((LOGITS, LABELS > 2, 0, SL), {}, ["labels: must be", "bool(6,)", "labels.astype(int)"]),
+        ((LOGITS[:, 0], LABELS > 2, 0, SL), {}, ["labels: must be", "try labels.astype(int)"]),
+        ((LOGITS, LABELS.astype(object), 0, SL), {}, ["labels: must", "try labels.astype(int)"]),
+        ((LOGITS.astype(object), LABELS, 0, SL), {}, ["logits: must", "try logits.astype(float)"]),
+        ((LOGITS, ONE_HOT.astype(int), 0, SL), {}, ["labels: must", "try labels.argmax(-1)"]),
+        ((LOGITS, ONE_HOT > 0, 0, SL), {}, ["labels: must", "try labels.argmax(-1)"]),
+        ((LOGITS, LABELS[:, None], 0, SL), {}, ["labels: must", "(6, 1)", "try labels[:, 0]"]),
+        ((LOGITS, MASKED, 0, SL), {}, ["labels: must have no masked", "1 of them", "filled"]),
+        ((LOGITS.astype(int), LABELS, 0, SL), {}, ["logits: must be floating, got int32(6, 10)"]),
+        ((LOGITS > 0, LABELS, 0, SL), {}, ["logits: must be floating, got bool(6, 10)"]),
+        ((LOGITS, LABELS, ("a", 1, 2), SL), {}, ["epoch: must be method.at(t)", "got 'a' for 0.0"]),
+        ((LOGITS, LABELS, (0.0, None, 2), SL), {}, ["epoch: must be method.at(t)", "got None for"]),
         ((LOGITS, LABELS, 0, SL), {"weight": np.ones(9)}, ["weight", "10 classes", "(9,)"]),
         ((LOGITS, LABELS, 0, SL), {"weight": -np.ones(10)}, ["weight", "from 0 up", "-1.0"]),
         ((LOGITS, LABELS, 0, SL), {"weight": np.ones(10) > 0}, ["weight", "bool(10,)"]),
@@ -254,3 +270,41 @@ def test_a_traced_state_or_weight_is_checked_by_its_shape():
 
 def test_every_correction_of_the_core_has_a_class_here():
     assert tuple(CORRECTIONS) == get_args(Correction)
+
+
+@pytest.mark.parametrize("entry", [np.nan, np.inf, -1.0])
+@pytest.mark.parametrize("row", [0, 1], ids=["sum", "number"])
+def test_a_class_confidence_that_is_none_is_refused_or_makes_the_loss_nan(entry, row):
+    """Rather than that every example is dropped, and the loss is 0."""
+    state = np.ones((2, 10), "float32")
+    state[row, 3] = entry
+    for function in (sigua_loss, sigua_split):
+        with pytest.raises(ValueError, match=rf"^confidence: .* got confidence\[{row}, 3\] = "):
+            function(LOGITS, LABELS, 5, AG, confidence=state)
+    with pytest.raises(ValueError, match=r"^confidence: .* try init_confidence\(10\)"):
+        update_confidence(state, LOGITS, LABELS)
+    given = {"method": AG, "confidence": state}
+    step = jax.jit(jax.value_and_grad(sigua_loss), static_argnames="method")
+    for epoch in (0, 5):
+        value, gradient = step(LOGITS, LABELS, epoch, **given)
+        assert jnp.isnan(value)
+        assert jnp.isnan(gradient).all()
+    split = jax.jit(sigua_split, static_argnames="method")(LOGITS, LABELS, 0, **given)
+    assert not (split.good | split.bad).any()
+
+
+@pytest.mark.parametrize("method", [SL, sigua.standard()], ids=["sl", "standard"])
+@pytest.mark.parametrize("steps", [None, 7])
+def test_a_traced_negative_epoch_makes_value_and_gradient_nan(method, steps):
+    """Rather than count as epoch 0; one that is known is refused."""
+    given = {"method": method, "steps_per_epoch": steps}
+    names = ("method", "steps_per_epoch")
+    step = jax.jit(jax.value_and_grad(sigua_loss), static_argnames=names)
+    value, gradient = step(LOGITS, LABELS, -3, **given)
+    assert jnp.isnan(value)
+    assert jnp.isnan(gradient).all()
+    split = jax.jit(sigua_split, static_argnames=names)(LOGITS, LABELS, -3, **given)
+    assert not (split.good | split.bad).any()
+    value, gradient = step(LOGITS, LABELS, 0, **given)
+    assert value == pytest.approx(np.log(10))
+    assert jnp.isfinite(gradient).all()

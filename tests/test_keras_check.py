@@ -18,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 METHOD = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.25, warmup=0)
 KNOWN = sigua.custom(sigua.Known(), gamma=0.25)
 OTHER_SIZE = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 5))
+CE = "sparse_categorical_crossentropy"
 N = 16
 
 
@@ -115,6 +116,7 @@ MISTAKES = [
     (two_heads, METHOD, None, r"^output: must be one of 'a', 'b', got None;"),
     (two_heads, METHOD, "c", r"^output: must be one of 'a', 'b', got 'c';"),
     (named_heads, METHOD, 0, r"^output: must be one of 'a', 'b', got 0;"),
+    (named_heads, METHOD, "z", r"^output: must be one of 'a', 'b', got 'z';"),
 ]
 
 
@@ -123,9 +125,10 @@ MISTAKES = [
 def test_a_mistake_does_not_cost_the_weights(make, method, output, match, wrap, data):
     """What a built model's outputs say is refused before the first step, on JAX as elsewhere."""
     x, y = data
-    inner = compiled(make())
+    loss = dict.fromkeys("ab", CE) if make is named_heads else CE
+    inner = compiled(make(), loss)
     before = inner.get_weights()
-    model = compiled(SIGUAModel(inner, method, output)) if wrap else inner
+    model = compiled(SIGUAModel(inner, method, output), loss) if wrap else inner
     callbacks = [] if wrap else [SIGUA(method, output)]
     labels = {"a": y, "b": y} if make is named_heads else [y, y] if make is two_heads else y
     with pytest.raises(ValueError, match=match):
@@ -158,6 +161,9 @@ def test_arguments_of_the_wrong_kind_are_refused():
     for model in (None, "model", SIGUAModel(functional(), METHOD)):
         with pytest.raises(ValueError, match=r"^model: must be a plain model of Keras"):
             SIGUAModel(model, METHOD)
+    for model in (None, "model", keras.Model):
+        with pytest.raises(ValueError, match=r"^model: must be a model of Keras, got "):
+            SIGUA(METHOD).attach(model)
     for output in (True, 1.0):
         with pytest.raises(ValueError, match=r"^output: must be the name or the index"):
             SIGUA(METHOD, output=output)

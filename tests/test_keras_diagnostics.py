@@ -95,6 +95,53 @@ def test_nobody_flipped_is_nan():
     assert np.isnan(history.history["accuracy_flipped"][0])
 
 
+@pytest.mark.parametrize("activation", ["softmax", None])
+def test_where_a_prediction_is_nan_losses_and_margins_are_nan(activation):
+    """Of one example whose input is NaN, then of all, for weights of NaN; `fit` goes on.
+
+    PyTorch's LabelHistory notes NaN, too.
+    """
+    x, y, intact = data()
+    spoiled = x.copy()
+    spoiled[5] = np.nan
+    net = keras.Sequential([keras.layers.Dense(3, activation)])  # a relu may make 0 of NaN
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=activation is None)
+    net.compile("sgd", loss)
+    method = sigua.self_teaching(0.4, warmup=0)
+    watch = LabelWatch(spoiled, y, intact, method=method, from_logits=activation is None)
+    diverge = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: (
+            epoch and net.set_weights([w * np.nan for w in net.get_weights()])
+        )
+    )
+    logs = net.fit(x, y, epochs=2, callbacks=[diverge, watch], verbose=0).history
+    others = np.arange(len(y)) != 5
+    for noted in (watch.losses, watch.margins):
+        np.testing.assert_array_equal(np.isnan(noted), [~others, np.ones(len(y), bool)])
+    group = "flipped" if intact[5] else "intact"  # of which all predictions are known
+    for name in ("given", "intact", "flipped"):
+        assert np.isnan(logs[f"accuracy_{name}"]).tolist() == [name != group, True]
+    assert 0 < logs["good_recall"][0] < 1
+    assert logs["good_recall"][1] == 0
+
+
+class Short(keras.utils.PyDataset):
+    """Yields 64 inputs."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return data()[0][32 * index : 32 * index + 32]
+
+
+def test_a_data_set_of_another_length_is_refused():
+    """It does not say its length before it is read."""
+    x, y, _ = data()
+    with pytest.raises(ValueError, match=r"^x: must have an entry for each of y, got 64 for 96;"):
+        model().fit(x, y, callbacks=[LabelWatch(Short(), y)], verbose=0)
+
+
 def test_what_cannot_be_watched_is_refused():
     x, y, intact = data()
     with pytest.raises(ValueError, match=r"^y: must be integers of shape \(n,\)"):
@@ -103,8 +150,14 @@ def test_what_cannot_be_watched_is_refused():
         LabelWatch(x, y, intact[:5])
     with pytest.raises(ValueError, match=r"^probabilities: .*try softmax"):
         model(None).fit(x, y, callbacks=[LabelWatch(x, y)], verbose=0)
-    with pytest.raises(ValueError, match=r"^labels: must lie in \[0, 3\)"):
+    with pytest.raises(ValueError, match=r"^y: must lie in \[0, 3\), got y\[\d+\] = 3;"):
         model().fit(x, y, callbacks=[LabelWatch(x, y + 1)], verbose=0)
+    with pytest.raises(ValueError, match=r"^y: must be classes from 0 up, got y\[\d+\] = -1;"):
+        LabelWatch(x, y - 1)
+    with pytest.raises(ValueError, match=r"^y: must have a label for each example, got none;"):
+        LabelWatch(x[:0], y[:0])
+    with pytest.raises(ValueError, match=r"^x: must have an entry for each of y, got 90 for 96;"):
+        LabelWatch(x[:90], y)
 
 
 def fit(net, watch, y, loss="sparse_categorical_crossentropy", epochs=1):
@@ -134,9 +187,8 @@ def test_what_cannot_be_watched_is_refused_before_the_first_epoch():
     wrong_size = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 5))
     for net, watch, labels, match in (
         (model(None), LabelWatch(x, y), y, "probabilities: must be rows of probabilities"),
-        (model(), LabelWatch(x, y + 1), y, "labels: must lie in [0, 3)"),
+        (model(), LabelWatch(x, y + 1), y, "y: must lie in [0, 3)"),
         (model(), LabelWatch(x, np.where(np.arange(96) == 95, 7, y)), y, "y: must lie in [0, 3)"),
-        (model(), LabelWatch(x[:90], y), y[:90], "x: must have an entry for each of y"),
         (heads(a=3, b=3), LabelWatch(x, y), both, "output: must be one of 'a', 'b'"),
         (model(), LabelWatch(x, y, intact, method=wrong_size), y, "T: must have a row per class"),
     ):

@@ -6,7 +6,7 @@ import pytest
 
 import sigua
 from sigua import reference
-from sigua_keras import SIGUA, SIGUAModel
+from sigua_keras import SIGUA, SIGUALoss, SIGUAModel
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -233,6 +233,76 @@ def test_a_refusal_of_the_first_step_costs_nothing(match, method, options, way):
         assert set(model.fit(X, Y, verbose=0).history) == {"a_loss", "b_loss", "loss"}
 
 
+class OwnError(Exception):
+    """What no library raises."""
+
+
+def failing(y_true, y_pred):
+    raise OwnError
+
+
+@pytest.mark.parametrize("way", [*WAYS, "attached"])
+def test_an_error_of_any_kind_in_a_step_costs_nothing(way):
+    """Such as PyTorch's RuntimeError for shapes: the model is as it was, and trains plainly."""
+    net = network()
+    model, callbacks = training(way, net, output="a", rank_by=failing)
+    model.compile("sgd", CE)
+    before = net.get_weights()
+    if way == "attached":
+        callbacks[0].attach(model)
+    with pytest.raises(OwnError):
+        model.fit(X, Y, verbose=0, callbacks=[] if way == "attached" else callbacks)
+    same(net, before)
+    if way == "attached":
+        callbacks[0].detach()
+    assert not {"compute_loss", "train_step"} & vars(net).keys()
+    if way != "model":
+        assert "_sigua" not in vars(model)
+        assert set(model.fit(X, Y, verbose=0).history) == {"a_loss", "b_loss", "loss"}
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data:UserWarning")
+@pytest.mark.parametrize("way", WAYS)
+def test_data_of_unknown_length_end_without_an_error(way):
+    """TensorFlow's train function raises when they do; the epoch has ended, and its shares stay."""
+    inputs = keras.Input((5,))
+    net = keras.Model(inputs, keras.layers.Dense(3)(inputs))
+    model, callbacks = training(way, net)
+    model.compile("sgd", CE)
+    batches = ((X[i : i + 8], Y["a"][i : i + 8]) for i in (0, 8, 16))
+    logs = model.fit(batches, shuffle=False, verbose=0, callbacks=callbacks).history
+    np.testing.assert_allclose(logs["sigua_good"], [5 / 8])  # floor(8 / 2) + 1
+
+
+ROWS = np.eye(4, dtype="float32")[Y["b"]]
+MISFITS = [
+    ({"loss": "mse"}, Y["b"], "one-hot rows or targets for mean_squared_error, got shape"),
+    ({"loss": "hinge"}, Y["b"], "one-hot rows or targets for hinge, got shape"),
+    ({"rank_by": keras.losses.MeanSquaredError}, Y["b"], "one-hot rows or targets for mean_squ"),
+    ({"rank_by": "categorical_crossentropy"}, Y["b"][:, None], "one-hot rows or targets for cat"),
+    ({"loss": "sparse_categorical_crossentropy"}, ROWS, "integers for sparse_categorical_cross"),
+]
+
+
+@pytest.mark.parametrize(("options", "y", "words"), MISFITS)
+@pytest.mark.parametrize("size", [3, 4])
+def test_labels_that_do_not_fit_a_loss_are_refused_in_a_sentence(options, y, words, size):
+    """Also where n labels and k = n predictions would silently broadcast to n x n."""
+    inputs = keras.Input((5,))
+    net = keras.Model(inputs, keras.layers.Dense(4, "softmax")(inputs))
+    net.compile("sgd", "crossentropy")
+    before = net.get_weights()
+    with pytest.raises(ValueError, match=rf"^y: must be {words}.*; try .*, or '"):
+        net.fit(X, y, batch_size=size, verbose=0, callbacks=[SIGUA(SL, **options)])
+    same(net, before)
+    assert not vars(net).keys() & {"compute_loss", "_sigua"}
+
+
+def test_rows_of_another_number_of_classes_are_refused_in_a_sentence():
+    with pytest.raises(ValueError, match=r"^y: must be integers .*got shape \(24, 3\)"):
+        SIGUALoss(sigua.forward_correction(BC.T), CE)(ROWS[:, :3], np.zeros((N, 4), "float32"))
+
+
 def test_labels_that_lack_the_output_are_refused_in_a_sentence():
     net = Late()
     net(X)
@@ -307,7 +377,7 @@ class OwnTotal(keras.Model):
 
 
 def test_a_compute_loss_of_ones_own_sees_predictions_and_labels():
-    """A term of its own is added; one that leaves a corrected loss out is refused."""
+    """A term of its own is added to the method's objective."""
     inputs = keras.Input((5,))
     model = OwnTotal(inputs, keras.layers.Dense(4, name="b")(inputs))
     model.compile(keras.optimizers.SGD(1.0), CE)
@@ -317,10 +387,59 @@ def test_a_compute_loss_of_ones_own_sees_predictions_and_labels():
     logits = X.astype("float64") @ kernel + bias
     expected = reference.step(BC, logits, Y["b"]).objective + (logits**2).mean()
     assert logs["loss"][0] == pytest.approx(expected, rel=1e-5)
+
+
+AG = sigua.sigua_ag(warmup=0)
+
+
+@pytest.mark.parametrize("method", [BC, SL, AG, KNOWN], ids=["bc", "sl", "ag", "known"])
+def test_a_compute_loss_that_leaves_out_what_the_method_changes_is_refused(method):
+    """Training would be plain, with shares in the history as if it forgot."""
+    inputs = keras.Input((5,))
+    model = OwnTotal(inputs, keras.layers.Dense(4, name="b")(inputs))
+    model.compile("sgd", CE)
     model.whole = False
+    before = model.get_weights()
     with pytest.raises(ValueError, match=r"^compute_loss: must call super\(\)\.compute_loss"):
-        model.fit(X, Y["b"], callbacks=[SIGUA(BC)], **options)
-    assert not vars(model).keys() & {"_sigua"}
+        model.fit(X, Y["b"], sample_weight=np.ones(N), verbose=0, callbacks=[SIGUA(method)])
+    assert not vars(model).keys() & {"compute_loss", "_sigua"}
+    same(model, before)
+
+
+def test_a_compute_loss_may_leave_out_what_no_method_changes():
+    """Under `standard()` the loss is the user's own; a penalty of `add_loss` is added as ever."""
+    inputs = keras.Input((5,))
+    model = OwnTotal(inputs, keras.layers.Dense(4, name="b")(inputs))
+    model.compile(keras.optimizers.SGD(0.0), CE)
+    model.whole = False
+    logits = X.astype("float64") @ model.get_weights()[0]
+    options = {"batch_size": N, "shuffle": False, "verbose": 0}
+    logs = model.fit(X, Y["b"], callbacks=[SIGUA(sigua.standard())], **options).history
+    assert logs["loss"][0] == pytest.approx((logits**2).mean(), rel=1e-5)
+
+
+class Penalised(keras.layers.Layer):
+    """Adds a loss of 3."""
+
+    def call(self, inputs):
+        self.add_loss(keras.ops.convert_to_tensor(3.0))
+        return inputs
+
+
+def test_a_loss_added_by_a_layer_and_a_plain_head_stay():
+    """One head of two has a SIGUA: the total is its objective, the other's loss, and 3."""
+    inputs = keras.Input((5,))
+    hidden = Penalised()(inputs)
+    layers = {name: keras.layers.Dense(k, name=name) for name, k in {"a": 3, "b": 4}.items()}
+    model = keras.Model(inputs, {name: layer(hidden) for name, layer in layers.items()})
+    model.compile(keras.optimizers.SGD(0.0), {"a": CE, "b": CE})
+    options = {"batch_size": N, "shuffle": False, "verbose": 0}
+    logs = model.fit(X, Y, callbacks=[SIGUA(SL, output="a")], **options).history
+    logits = {name: X.astype("float64") @ layers[name].get_weights()[0] for name in "ab"}
+    expected = 3.0
+    for name, method in (("a", SL), ("b", sigua.standard())):
+        expected += reference.step(method, logits[name], Y[name]).objective
+    assert logs["loss"][0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_checked_examples_are_a_plain_output_of_the_same_network():

@@ -18,7 +18,7 @@ SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
 T = sigua.TransitionMatrix([[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.7, 0], [0, 0, 0, 1]])
 METHODS = [SL, sigua.sigua_bc(T, gamma=0.5), sigua.forward_correction(T)]
 SPARSE = keras.losses.SparseCategoricalCrossentropy
-FORMS = ["-1", "k", "NaN", "rows", "a row of -1"]
+FORMS = ["-1", "k", "NaN", "fraction", "rows", "a row of -1"]
 DENSE = keras.losses.CategoricalCrossentropy
 WARNING = "epoch 0. 12 labels were not a class"  # a colon would end a filter
 
@@ -45,6 +45,8 @@ def without(labels, lost, form):
         return np.eye(K, dtype="float32")[labels] * ~lost[:, None]
     if form == "a row of -1":
         return np.where(lost[:, None], -1, np.eye(K)[labels])
+    if form == "fraction":
+        return np.where(lost, np.arange(N) % (K - 1) + 0.5, labels)
     return np.where(lost, {"-1": -1, "k": K, "NaN": np.nan}[form], labels)
 
 
@@ -93,7 +95,7 @@ OWN = [
 
 
 @pytest.mark.filterwarnings(f"ignore:{WARNING}")
-@pytest.mark.parametrize("form", ["k", "rows"])
+@pytest.mark.parametrize("form", ["k", "fraction", "rows"])
 @pytest.mark.parametrize("loss", OWN, ids=short)
 def test_our_losses_know_who_has_no_class(loss, form, mini_batch, lost):
     """Alone they are 0 there; and SIGUA chooses among the others."""
@@ -125,6 +127,13 @@ def test_of_one_sigmoid_unit_a_label_outside_0_and_1_is_no_class(none, lost):
     np.testing.assert_allclose(actual[~lost], expected, rtol=0, atol=16 * EPS)
     assert not actual[lost].any()
     assert logs["sigua_good"] == pytest.approx(done.split.good.mean())
+
+
+def test_of_one_sigmoid_unit_a_fraction_is_the_probability_of_class_1():
+    """At p = 1/2 every label's loss is log 2; a label that took no part would have none."""
+    loss = SIGUALoss(sigua.standard(), "binary_crossentropy")
+    value = loss(np.array([0.25, 1.0]), np.full((2, 1), 0.5, "float32"))
+    assert float(value) == pytest.approx(np.log(2))
 
 
 def test_labels_that_are_no_class_are_told_once(mini_batch, lost):

@@ -20,6 +20,7 @@ from sigua.requirements import (
 from sigua_jax._measure import Base, cross_entropy
 
 _NUMBERS = "a NumPy or JAX array of numbers, in the machine's byte order"
+_DTYPES = {"labels": "int", "where": "bool", "trusted": "bool"}
 
 
 class Options(NamedTuple):
@@ -129,7 +130,7 @@ def confidence_for(method: Method, state: Any, num_classes: int) -> Array | None
     """Return the class confidence for a rule that reads it, and None for other rules.
 
     Raises:
-        ValueError: the rule reads it, and it is missing or of another shape or dtype.
+        ValueError: the rule reads it, and it is missing, or as for `confidence`.
     """
     if not reads(method.condition, "confidence"):
         return None
@@ -142,14 +143,31 @@ def confidence_for(method: Method, state: Any, num_classes: int) -> Array | None
 
 
 def confidence(state: Any, num_classes: int) -> Array:
-    """Return the state of the class confidence, or raise ValueError on another shape or dtype."""
+    """Return the state of the class confidence.
+
+    Raises:
+        ValueError: another shape or dtype, or an entry that is no sum or number, if it can be read.
+    """
     found = array("confidence", state)
     if found.shape != (2, num_classes) or not is_kind(found, jnp.floating):
         raise ValueError(
             f"confidence: must be float(2, {num_classes}), got {found.dtype}{found.shape}; "
             f"try init_confidence({num_classes})"
         )
+    values = np.asarray(found) if readable(found) else None
+    if values is not None and not are_sums(values).all():
+        row, column = np.argwhere(~are_sums(values))[0].tolist()
+        raise ValueError(
+            "confidence: must be sums and numbers, finite and from 0 up, got "
+            f"confidence[{row}, {column}] = {values[row, column]:g}; "
+            f"try init_confidence({num_classes})"
+        )
     return found
+
+
+def are_sums(state: Any) -> Any:
+    """Return which entries of a class confidence are finite and from 0 up, bool."""
+    return (state >= 0) & (state < float("inf"))
 
 
 def per_example(name: str, losses: Any, shape: tuple[int, ...]) -> Array:
@@ -165,12 +183,20 @@ def per_example(name: str, losses: Any, shape: tuple[int, ...]) -> Array:
 
 def array(name: str, value: Any) -> Array:
     """Return a JAX array, or raise ValueError on values that JAX refuses or would wrap around."""
+    if np.ma.is_masked(value):
+        masked = int(np.ma.getmaskarray(value).sum())
+        raise ValueError(
+            f"{name}: must have no masked entries, got {masked} of them; "
+            f"try {name}.filled(...) with where=, or leaving those examples out"
+        )
     try:
         words = any(isinstance(leaf, str) for leaf in jax.tree.leaves(value))
         found: Array = jnp.asarray(None if words else value)  # JAX may take words for dtypes
     except (TypeError, ValueError, OverflowError, RuntimeError):
         kind = getattr(value, "dtype", type(value).__name__)
-        raise ValueError(f"{name}: must be {_NUMBERS}, got {kind}; try np.asarray(...)") from None
+        objects = f"{name}.astype({_DTYPES.get(name, 'float')})"
+        advice = objects if str(kind) == "object" else "np.asarray(...)"
+        raise ValueError(f"{name}: must be {_NUMBERS}, got {kind}; try {advice}") from None
     if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
         limits: Any = np.iinfo(found.dtype)
         low, high = int(value.min()), int(value.max())

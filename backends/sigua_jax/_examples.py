@@ -61,6 +61,11 @@ def batch(
     logits, labels = array("logits", logits), array("labels", labels)
     if logits.ndim == 0 or labels.shape[:1] != logits.shape[:1]:
         raise _misfit(logits, labels)
+    if of_classes and (is_kind(logits, jnp.integer) or logits.dtype == bool):
+        raise ValueError(
+            f"logits: must be floating, got {logits.dtype}{logits.shape}; "
+            "try the model's output, or logits.astype(float)"
+        )
     where = jnp.ones(len(logits), bool) if where is None else mask("where", where, logits.shape[:1])
     given = _filled(logits, labels, where)
     if of_classes:
@@ -124,6 +129,18 @@ def _not_probabilities(given: Examples) -> Array:
 
 
 def _misfit(logits: Array, labels: Array) -> ValueError:
+    """Return the error for labels that do not fit the logits, or for logits of another shape."""
+    rows = logits.ndim == 2 and logits.shape[1] > 1
+    got = f"{labels.dtype}{labels.shape} for logits {logits.dtype}{logits.shape}"
+    integers = is_kind(labels, jnp.integer)
+    if labels.shape == logits.shape[:1] and (rows or logits.ndim == 1) and not integers:
+        return ValueError(f"labels: must be integers (n,), got {got}; try labels.astype(int)")
+    if rows and labels.shape in (logits.shape, (len(logits), 1)):
+        advice = "labels[:, 0]" if labels.shape[1] == 1 else "labels.argmax(-1)"
+        return ValueError(
+            "labels: must be integers (n,), or class probabilities (n, k) of floats, "
+            f"got {got}; try {advice}"
+        )
     column = logits.ndim == 2 and logits.shape[1] == 1
     advice = "logits[:, 0] for one output" if column else "reshape, or vmap to rank separately"
     return ValueError(

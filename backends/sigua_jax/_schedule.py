@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import jax
@@ -49,6 +50,11 @@ def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[Any, ...]
     return tuple(jnp.asarray(column)[now] for column in table)
 
 
+def is_one(epoch: Any) -> Any:
+    """Return whether a traced epoch or step is one, which the table cannot say: bool, or True."""
+    return epoch >= 0 if isinstance(epoch, jax.core.Tracer) else True
+
+
 def _table(method: Method, steps: int) -> list[Any]:
     """Return a column for each number, with a row per step until all schedules have settled."""
     last = math.ceil(method.horizon * steps)
@@ -75,6 +81,11 @@ def _given(method: Method, given: tuple[Any, ...]) -> tuple[Any, ...]:
             f"got length {len(given)}; try method.at(t)"
         )
     for number, like in zip(given, usual, strict=True):
+        if not isinstance(number, Real) and not _is_numeric(number):
+            raise ValueError(
+                f"epoch: must be method.at(t), numbers like {usual}, got {number!r} for {like!r}; "
+                "try method.at(t)"
+            )
         counts = jnp.issubdtype(jnp.result_type(number), jnp.integer)
         if jnp.shape(number) != () or (isinstance(like, int) and not counts):
             kind = f"{jnp.result_type(number)}{list(jnp.shape(number))}"
@@ -83,3 +94,7 @@ def _given(method: Method, given: tuple[Any, ...]) -> tuple[Any, ...]:
                 "try an array for each number, integers for integers"
             )
     return given
+
+
+def _is_numeric(array: Any) -> bool:
+    return jnp.issubdtype(getattr(array, "dtype", object), jnp.number)

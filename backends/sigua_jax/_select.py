@@ -47,11 +47,14 @@ def decide(
     given = _examples.batch(method, logits, labels, where, of_classes=of_classes)
     gamma, *numbers = _schedule.numbers(method, epoch, steps_per_epoch)
     losses, ranked, plain = _measured(method, options, given)
-    losses, ranked = losses * given.factor, ranked * given.factor
+    state = _check.confidence_for(method, confidence, given.num_classes)
+    sound = True if state is None or _check.readable(state) else _check.are_sums(state).all()
+    factor = _or_nan(given.factor, sound, _schedule.is_one(epoch))
+    losses, ranked = losses * factor, ranked * factor
     asked = (
         _check.trusted(method, trusted, given.where.shape),
         lambda: _correct.class_sums(method, plain, given.logits),
-        _margins_of(method, given, confidence),
+        _margins_of(method, given, state),
     )
     ranked = jax.lax.stop_gradient(jnp.where(given.where, ranked, jnp.inf))
     size = given.where.sum()
@@ -87,9 +90,17 @@ def _shares(weight: Array | None, given: Examples, dtype: Any) -> Array:
     return shares * lookup(weight.astype(dtype), given.labels)
 
 
-def _margins_of(method: Method, given: Examples, state: Any) -> Callable[[bool], Array] | None:
+def _or_nan(factor: Any, *known: Any) -> Any:
+    """Return the factor of the losses, or NaN where what is traced turns out to be wrong."""
+    for right in known:
+        factor = factor if right is True else jnp.where(right, factor, jnp.nan)
+    return factor
+
+
+def _margins_of(
+    method: Method, given: Examples, state: Array | None
+) -> Callable[[bool], Array] | None:
     """Return the function for margins, by class or not; None if the rule reads no margins."""
-    state = _check.confidence_for(method, state, given.num_classes)
     if state is None and not reads(method.condition, "margins"):
         return None
 

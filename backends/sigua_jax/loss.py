@@ -43,8 +43,9 @@ def sigua_loss(
             labels are refused, or, if they are traced and cannot be read, make value and gradient
             NaN. For several labels per input, `ravel` both, so that each label is an example.
         epoch: t >= 0, or `method.at(t)`. Both may be traced and then cost no recompilation: t if it
-            is an integer and all schedules settle (numbers, `sigua.Knots`); `method.at(t)`, made
-            outside `jit`, for every t and every schedule.
+            is an integer and all schedules settle (numbers, `sigua.Knots`), and if it is negative
+            value and gradient are NaN; `method.at(t)`, made outside `jit`, for every t and every
+            schedule.
         method: the method to train with; static under `jit`.
         steps_per_epoch: if given, `epoch` counts steps, and t is exactly `epoch / steps_per_epoch`;
             for warm-ups within an epoch, and for streams, where it is any number of steps.
@@ -52,7 +53,8 @@ def sigua_loss(
             `labels >= 0`.
         trusted: bool, (n,), or a `sigua.Split` of two masks, for `sigua.Known`.
         confidence: the class confidence so far, float, (2, k), for methods that read it, such as
-            `sigua.sigua_ag`: see `init_confidence` and `update_confidence`.
+            `sigua.sigua_ag`: see `init_confidence` and `update_confidence`. One with NaN or a
+            negative entry is refused, or, if it is traced, makes value and gradient NaN.
         weight: float, (k,), a weight per class, which scales losses and never decides; "mean" then
             divides by the sum of the labels' weights, and for class probabilities by n. For
             backward correction the weight is that of the true class.

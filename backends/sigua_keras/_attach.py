@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+import keras
+
 from sigua_keras import _compiled
 from sigua_keras._metrics import evaluating, require_tracked, track, untrack, without_shares
 from sigua_keras._objective import Objective, total_loss, with_training
@@ -45,8 +47,13 @@ class Attachment:
         """Return the model's attachment, or a new one.
 
         Raises:
-            ValueError: the model is a `SIGUAModel`.
+            ValueError: the model is a `SIGUAModel`, or no model of Keras.
         """
+        if not isinstance(model, keras.Model):
+            raise ValueError(
+                f"model: must be a model of Keras, got {type(model).__name__}; "
+                "try the keras.Model that you compiled"
+            )
         found = getattr(model, "_sigua", None)
         if isinstance(found, Objective):
             raise _another()
@@ -66,7 +73,7 @@ class Attachment:
                 objective.check(self.model)
             self._take(objective)
             require_tracked(self.model, objective)
-        except ValueError:
+        except Exception:
             self.leave_one_fit()
             self.remove(objective)
             raise

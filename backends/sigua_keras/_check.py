@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from sigua import Known, Method, SmallLoss, checks
-from sigua.conditions import reads
+from sigua.conditions import AllGood, reads
 from sigua.requirements import require_ranking, require_whole
 from sigua_keras._measure import is_alias
 
@@ -130,12 +130,13 @@ def stepping(clock: Any) -> None:
         )
 
 
-def asked(value: bool) -> None:
-    """Raise ValueError if a user's `compute_loss` left out a corrected loss."""
-    if not value:
+def asked(method: Method, value: bool) -> None:
+    """Raise ValueError if a user's `compute_loss` left out a loss that the method changes."""
+    changed = method.T is not None or not isinstance(method.condition, AllGood)
+    if changed and not value:
         raise ValueError(
             "compute_loss: must call super().compute_loss(x, y, y_pred, sample_weight), which has "
-            "the corrected loss, got one that does not; try adding your terms to its value"
+            "SIGUA's loss, got one that does not; try adding your terms to its value"
         )
 
 
@@ -144,8 +145,8 @@ def classless(count: int, epoch: float) -> bool:
     if count:
         warnings.warn(
             f"epoch {epoch:g}: {count} labels were not a class, and took no part (classes count "
-            "from 0; a row of zeros, NaN or -1 is not one); give such examples a sample_weight of "
-            "0",
+            "from 0; a fraction, NaN, -1 or a row of zeros is not one); give such examples a "
+            "sample_weight of 0",
             stacklevel=3,
         )
     return count > 0
@@ -177,5 +178,6 @@ def reached(value: bool) -> None:
     if not value:
         raise ValueError(
             "train_step: must call self.compute_loss(x, y, y_pred, sample_weight), got no call in "
-            "a whole epoch, so training was plain; try computing the loss with it"
+            "a whole epoch, so training was plain; try computing the loss with it, and calling "
+            "super().compute_loss if you override it"
         )

@@ -64,6 +64,8 @@ def without_class(
     if column and y_true.shape[-1] != 1:
         return y_true, None  # the loss itself will refuse these
     known = (y_true >= 0) & (y_true <= num_classes(y_pred) - 1)
+    if y_pred.shape[-1] != 1 and keras.backend.is_float_dtype(y_true.dtype):
+        known = known & (y_true == ops.floor(y_true))  # of one unit the label is p(1)
     y_true = ops.where(known, y_true, 0)
     return y_true, ops.squeeze(known, -1) if column else known
 

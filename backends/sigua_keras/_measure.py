@@ -18,6 +18,25 @@ Loss = Any
 _SPARSE = keras.losses.sparse_categorical_crossentropy
 _DENSE = keras.losses.categorical_crossentropy
 _BINARY = keras.losses.binary_crossentropy
+_OF_ROWS = (
+    _DENSE,
+    _BINARY,
+    keras.losses.binary_focal_crossentropy,
+    keras.losses.categorical_focal_crossentropy,
+    keras.losses.categorical_hinge,
+    keras.losses.cosine_similarity,
+    keras.losses.hinge,
+    keras.losses.huber,
+    keras.losses.kl_divergence,
+    keras.losses.log_cosh,
+    keras.losses.mean_absolute_error,
+    keras.losses.mean_absolute_percentage_error,
+    keras.losses.mean_squared_error,
+    keras.losses.mean_squared_logarithmic_error,
+    keras.losses.poisson,
+    keras.losses.squared_hinge,
+)
+"""Losses whose labels have the predictions' shape."""
 _CATEGORICAL = (
     keras.losses.SparseCategoricalCrossentropy,
     keras.losses.CategoricalCrossentropy,
@@ -44,9 +63,18 @@ def squeeze_labels(y_true: Tensor, y_pred: Tensor) -> Tensor:
 
 
 def label_index(y_true: Tensor, y_pred: Tensor) -> Tensor:
-    """Return labels as int32, shape (n,); the class of one-hot rows."""
+    """Return labels as int32, shape (n,); the class of one-hot rows.
+
+    Raises:
+        ValueError: rows with an entry for another number of classes.
+    """
     if is_dense(y_true, y_pred):
         return ops.cast(ops.argmax(y_true, axis=-1), "int32")
+    if len(y_true.shape) > 1 and y_true.shape[-1] not in (1, None):
+        raise ValueError(
+            "y: must be integers (n,) or one-hot rows with an entry per class, got shape "
+            f"{tuple(y_true.shape)} for predictions {tuple(y_pred.shape)}; try a unit per class"
+        )
     if y_pred.shape[-1] == 1:  # the label is p(1): take the nearer class
         y_true = ops.cast(y_true, "float32") > 0.5
     return ops.reshape(ops.cast(y_true, "int32"), (-1,))
@@ -69,8 +97,10 @@ def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
     """Return the loss of each example, shape (n,), with gradient, and with the loss's own mask.
 
     Raises:
-        ValueError: the loss has reduced its examples away, or has several values per example.
+        ValueError: the loss has reduced its examples away, or has several values per example; or
+            labels do not have the shape that a loss of Keras needs.
     """
+    _require_labels(loss, y_true, y_pred)
     # As `keras.losses.Loss.__call__` does, but never in half precision, where labels above 256
     # (bfloat16) or 2048 (float16) are wrong and losses tie.
     y_true = ops.convert_to_tensor(y_true, dtype="float32")
@@ -93,6 +123,24 @@ def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
     if mask is not None:
         set_keras_mask(losses, mask)
     return losses
+
+
+def _require_labels(loss: Loss, y_true: Tensor, y_pred: Tensor) -> None:
+    """Raise ValueError on labels that a loss of Keras cannot take, or would broadcast to (n, n)."""
+    function: Any = getattr(loss, "fn", loss)
+    sparse = function is _SPARSE
+    units, width = y_pred.shape[-1], y_true.shape[-1] if len(y_true.shape) > 1 else 1
+    if not (sparse or function in _OF_ROWS) or len(y_pred.shape) != 2 or None in (units, width):
+        return
+    if width != (1 if sparse else units):
+        kind, advice = "one-hot rows or targets", "keras.utils.to_categorical(y)"
+        other = "'sparse_categorical_crossentropy'"
+        if sparse:
+            kind, advice, other = "integers", "y.argmax(-1)", "'categorical_crossentropy'"
+        raise ValueError(
+            f"y: must be {kind} for {function.__name__}, got shape {tuple(y_true.shape)} for "
+            f"predictions {tuple(y_pred.shape)}; try {advice}, or {other}"
+        )
 
 
 def mask_of(tensor: Tensor) -> Tensor | None:

@@ -75,7 +75,8 @@ class Objective:
             model: a compiled model.
             network: the model that predicts, if it is not the same.
         """
-        _check.compiled(getattr(model, "loss", None), self.output)
+        if getattr(model, "loss", None) is None:
+            _check.compiled(None, self.output)
         for loss in keras.tree.flatten([self.loss, model.loss]):
             _check.plain(loss)
             if getattr(loss, "reduction", None) == "mean_with_sample_weight":
@@ -85,6 +86,7 @@ class Objective:
                 )
         network = model if network is None else network
         self._check_outputs(model, network)
+        _check.compiled(model.loss, self.output)  # of outputs that are not known yet
         self._require_open(network)
         self._checked, self._network = model._compile_loss, network
 
@@ -185,7 +187,7 @@ def total_loss(
 
     Raises:
         ValueError: as for `Objective.measure`; two objectives for one output; or a `compute_loss`
-            that leaves out a corrected loss.
+            that leaves out a loss that its method changes.
     """
     if not training or any(objective.evaluating for objective in objectives):
         return compute_loss(x, y, y_pred, sample_weight, training=training)
@@ -214,8 +216,8 @@ def total_loss(
         total = compute_loss(x, y, y_pred, outputs[0].packed(parts), training=training)
     finally:
         asked = [loss.forget() for loss, *_ in told]
-    corrected = any(objective.method.T is not None for objective in objectives)
-    _check.asked(all(asked) or not corrected)
+    for objective, was_asked in zip(objectives, asked, strict=True):
+        _check.asked(objective.method, was_asked)
     return total
 
 

@@ -10,6 +10,8 @@ import keras
 from sigua_keras._objective import Objective
 
 JAX = keras.config.backend() == "jax"
+_END_OF_DATA = ("StopIteration", "OutOfRangeError")
+"""With which a train function ends an epoch of a data set of unknown length, on TensorFlow."""
 
 
 def carried(model: Any, objectives: Sequence[Objective], train_step: Any) -> Any:
@@ -45,13 +47,13 @@ def guarded(
     train_function: Callable[..., Any],
     refused: Callable[[], None] = lambda: None,
 ) -> Callable[..., Any]:
-    """Return a train function that advances the clocks, and leaves the model whole on a ValueError.
+    """Return a train function that advances the clocks, and leaves the model whole on an error.
 
     Args:
         model: the model it trains.
         objectives: the objectives it is trained with.
         train_function: the function to wrap, which may take several steps.
-        refused: called when a step raises ValueError, before the error is raised again.
+        refused: called when a step raises an error, before it is raised again.
     """
 
     def function(*args: Any) -> Any:
@@ -61,7 +63,9 @@ def guarded(
             objective.clock.stepping = True
         try:
             result = train_function(*args)
-        except ValueError:
+        except Exception as error:
+            if type(error).__name__ in _END_OF_DATA:
+                raise
             if JAX:
                 _restore(model, args[0])
             refused()
@@ -94,7 +98,12 @@ def _with_numbers(model: Any, objectives: Sequence[Objective], state: Any) -> An
 
 
 def _restore(model: Any, state: Any) -> None:
-    """Give the model its weights back, which JAX's trainer holds while it trains."""
+    """Give the model its weights back, which JAX's trainer holds while it trains.
+
+    A step that failed on the device has consumed them: then there is nothing to give back.
+    """
+    if any(value.is_deleted() for value in keras.tree.flatten(list(state))):
+        return
     model.jax_state_sync()
     groups = (
         model.trainable_variables,

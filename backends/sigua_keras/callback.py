@@ -22,7 +22,8 @@ class SIGUA(keras.callbacks.Callback):
         objective = sum_i loss_i * (good_i - gamma * bad_i) / n                          (Eq. 3)
 
     Only training changes: validation, `evaluate` and everything after `fit` use the plain loss.
-    History and progress bar show `sigua_good` and `sigua_bad`, shares of the epoch's examples.
+    History and progress bar show `sigua_good` and `sigua_bad`, shares of the epoch's examples that
+    take part.
 
     The training loss in the logs is SIGUA's objective and is not comparable with `val_loss`: let
     EarlyStopping, ReduceLROnPlateau and ModelCheckpoint monitor a `val_` metric.
@@ -35,9 +36,9 @@ class SIGUA(keras.callbacks.Callback):
 
     Sample and class weights scale losses but never decide which examples are good. An example of
     weight 0 has no rank. Nor has an example whose label is not a class of T, or of a classification
-    loss of Keras or ours: -1, k, NaN, a row of zeros; the first epoch warns how many there were. An
-    example that a Keras mask hides, or whose label is the loss's `ignore_class`, has no rank
-    either, and is not counted in n.
+    loss of Keras or ours: -1, k, a fraction, NaN, a row of zeros; the first epoch warns how many
+    there were. An example that a Keras mask hides, or whose label is the loss's `ignore_class`, has
+    no rank either, and is not counted in n.
 
     With predictions (batch, d1, ..., classes) each time step or pixel is an example: labels have
     shape (batch, d1, ...), or one-hot rows, and sample weights (batch, d1, ...), or (batch, 1, ...)
@@ -72,9 +73,10 @@ class SIGUA(keras.callbacks.Callback):
     `attach` before it, `set_epoch` in it, and `detach` after it.
 
     If a `fit` is interrupted, Keras does not tell its callbacks. The next `fit` or `train_on_batch`
-    is plain again; before any other code, call `detach()` to clean the model. A ValueError of ours
-    leaves the model as it was. On JAX, any other error inside a step loses the model's weights;
-    Keras itself does that, with or without SIGUA.
+    is plain again; before any other code, call `detach()` to clean the model. So it is after an
+    error in another callback. An error in a training step leaves the model as it was. On JAX, a
+    step that fails on the device, not while it is traced, loses the model's weights; Keras itself
+    does that, with or without SIGUA.
 
     For `Agreement` (`sigua.sigua_ag()`), `sigua_bad` is the share that is dropped: after the
     warm-up an estimate of the noise rate. Margins are those of the model's own probabilities,
@@ -113,8 +115,9 @@ class SIGUA(keras.callbacks.Callback):
             outputs, unless TensorFlow finds them in the first step. Then, or in the first step if
             the model's outputs are not known before: several outputs and no `output`, T of another
             size, several labels per example with T or `per_class`. In the first step: a loss
-            without one value per example; for Known, no sample weights, or booleans. After the
-            first epoch: a `train_step` that never called `compute_loss`.
+            without one value per example, or labels that do not fit a loss of Keras; for Known, no
+            sample weights, or booleans; a `compute_loss` of the model's that does not call
+            `super().compute_loss`. After the first epoch: a `train_step` that never called it.
     """
 
     def __init__(
@@ -157,8 +160,9 @@ class SIGUA(keras.callbacks.Callback):
             ValueError: the model cannot be trained with SIGUA, or the callback is attached to
                 another one.
         """
+        attachment = Attachment.of(model)
         self._leave(model)
-        Attachment.of(model).leave_one_fit()  # one that was interrupted
+        attachment.leave_one_fit()  # one that was interrupted
         self._attach(model, for_one_fit=False)
 
     def set_epoch(self, epoch: float) -> None:
@@ -213,7 +217,7 @@ class SIGUA(keras.callbacks.Callback):
         """Restore the model if training is refused."""
         try:
             yield
-        except ValueError:
+        except Exception:
             if self._for_one_fit:
                 self.detach()
             raise

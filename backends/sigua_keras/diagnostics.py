@@ -41,9 +41,12 @@ class LabelWatch(keras.callbacks.Callback):
         batch_size: of the pass, and of the selection; use that of `fit` to make them alike.
         output: which output `y` belongs to, if the model has several: its name, or its index.
 
+    Where the model predicts NaN, loss and margin are NaN, as are accuracies of such examples.
+
     Raises:
-        ValueError: labels or a mask of another shape, dtype or length. When training begins:
-            predictions that do not fit, or that are not probabilities.
+        ValueError: labels or a mask of another shape, dtype or length, none, or below 0. When
+            training begins: labels that the model has no class for, predictions that do not fit,
+            or that are not probabilities.
     """
 
     def __init__(
@@ -61,7 +64,10 @@ class LabelWatch(keras.callbacks.Callback):
         self.output = output
         self.x, self.from_logits, self.method = x, from_logits, method
         self.batch_size = checks.whole("batch_size", batch_size, 1, "try 32, Keras's default")
-        self.y = checks.labels("y", y, np.iinfo(np.int64).max)
+        self.y = _labels(y)
+        given = keras.tree.flatten(x)[0]
+        if hasattr(given, "shape"):
+            checks.same_length("x", given, "y", self.y)
         self.intact = None if intact is None else np.asarray(intact, dtype=bool)
         if self.intact is not None:
             checks.same_length("intact", self.intact, "y", self.y)
@@ -94,12 +100,9 @@ class LabelWatch(keras.callbacks.Callback):
         Raises:
             ValueError: predictions that do not fit, or that are not probabilities.
         """
-        given = keras.tree.flatten(self.x)[0]
-        if hasattr(given, "shape"):
-            checks.same_length("x", given, "y", self.y)
         p = self._probabilities(steps=1)
-        label_losses(p, self.y[: len(p)])
-        checks.labels("y", self.y, p.shape[1])
+        checks.labels("y", self.y, checks.rows_of_classes("probabilities", p).shape[1])
+        _measured(label_losses, p, self.y[: len(p)])
         if self.method is not None:
             require_classes(self.method, p.shape[1], "predictions")
 
@@ -118,10 +121,11 @@ class LabelWatch(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         p = self._probabilities()
-        self._losses.append(label_losses(p, self.y).astype(np.float32))
-        self._margins.append(label_margins(p, self.y).astype(np.float32))
-        right = p.argmax(axis=1) == self.y
-        groups = {"given": np.ones_like(right)}
+        checks.same_length("x", p, "y", self.y)  # of a data set it was not known before
+        self._losses.append(_measured(label_losses, p, self.y))
+        self._margins.append(_measured(label_margins, p, self.y))
+        right = np.where(np.isnan(p).any(axis=1), np.nan, p.argmax(axis=1) == self.y)
+        groups = {"given": np.ones(len(p), bool)}
         if self.intact is not None:
             groups |= {"intact": self.intact, "flipped": ~self.intact}
         if logs is not None:
@@ -145,3 +149,25 @@ class LabelWatch(keras.callbacks.Callback):
         done = report(counts)
         names = ("good_precision", "good_recall", "bad_precision", "bad_recall")
         return {name: getattr(done, name) for name in names}
+
+
+def _labels(y: ArrayLike) -> NDArray[Any]:
+    """Return labels, (n,), or raise ValueError on what no model has a class for."""
+    found = checks.array("y", y)
+    if found.size == 0:
+        raise ValueError("y: must have a label for each example, got none; try the training data")
+    below = found < 0 if found.dtype.kind == "i" else np.zeros(1, bool)
+    if found.ndim == 1 and below.any():
+        first = int(below.argmax())
+        raise ValueError(
+            f"y: must be classes from 0 up, got y[{first}] = {found[first]}; "
+            "try numbering the classes from 0, or leaving out examples without a class"
+        )
+    return checks.labels("y", found, np.iinfo(np.int64).max)
+
+
+def _measured(measure: Any, p: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float32]:
+    """Return losses or margins, (n,), with NaN where a prediction is, which the core refuses."""
+    missing = np.isnan(p).any(axis=1)
+    values = measure(np.where(missing[:, None], 1 / p.shape[1], p) if missing.any() else p, y)
+    return np.where(missing, np.nan, values).astype(np.float32)
