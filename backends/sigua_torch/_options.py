@@ -15,6 +15,7 @@ from sigua.requirements import (
     require_whole,
 )
 
+REDUCTIONS = "mean", "sum", "none"
 _PLAIN = "nn.CrossEntropyLoss(reduction='none')"
 
 
@@ -35,7 +36,7 @@ def check_options(
         )
     if weight is not None:
         class_weights(weight)
-    checks.choice("reduction", reduction, ("mean", "sum", "none"))
+    checks.choice("reduction", reduction, REDUCTIONS)
     checks.number("label_smoothing", smoothing, 0, 1, "try 0, which turns it off")
     _own_loss("base", base)
     _own_loss("rank_by", rank_by)

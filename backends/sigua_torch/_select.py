@@ -71,16 +71,14 @@ class Selector:
 
     Args:
         method: whose condition decides.
-        mean: divide by the plain criterion's denominator.
         pool: the processes whose mini-batches are one; None for this process alone.
     """
 
     method: Method
-    mean: bool
     pool: Pool | None = None
 
     def __call__(
-        self, columns: Columns, numbers: tuple[Any, ...], items: Any, on_host: bool
+        self, columns: Columns, numbers: tuple[Any, ...], items: Any, on_host: bool, mean: bool
     ) -> tuple[Tensor, Split]:
         """Return the factors of Eq. 3, (n,), and who is good and bad.
 
@@ -89,6 +87,7 @@ class Selector:
             numbers: gamma and the condition's.
             items: what to divide by instead of the denominator; None for that.
             on_host: whether a number may be read off a tensor.
+            mean: whether to divide by the plain criterion's denominator.
         """
         ranked, valid, shares, *_ = columns
         n = len(ranked)
@@ -114,7 +113,7 @@ class Selector:
             else:
                 split = choose(condition, batch, numbers[1:])
             weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
-        if self.mean:
+        if mean:
             weights = weights / _or_one(self._denominator(shares, size, items))
         if self.pool is not None:
             own = self.pool.own
