@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sigua import Method, SmallLoss, Split
-from sigua.conditions import choose
+from sigua.conditions import choose, is_built_in
 from sigua_torch import _graph
 from sigua_torch._batch import DeviceBatch, GroupedBatch, Groups, HostBatch
 from sigua_torch._examples import Examples
@@ -94,16 +94,18 @@ class Selector:
         if self.pool is not None:
             columns = self._pooled(columns, self.pool)
             ranked, valid, shares, *_ = columns
+        condition = self.method.condition
         size: Any = len(ranked)
         if valid is not None:
             ranked = ranked.masked_fill(~valid, INF)
             size = int(valid.sum()) if on_host else valid.sum()
+        elif not is_built_in(condition):
+            ranked = ranked.clone()  # a user's rule may write to it, and it may be the losses
         given = columns.trusted, columns.sums
         if columns.groups is not None:
             batch: HostBatch = GroupedBatch(ranked, valid, *given, columns.groups)
         else:
             batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given, columns.margins)
-        condition = self.method.condition
         whole = columns.groups is None and not self.method.separate
         if whole and _graph.takes(condition, ranked):
             split, weights = _graph.small_loss(condition, ranked, size, numbers)
