@@ -81,3 +81,16 @@ def test_rows_in_another_order_are_refused():
     assert estimate_noise_rate(frame[::-1], series[::-1]) == right
     assert estimate_noise_rate(frame, series.set_axis(range(100, 190))) == right
     assert estimate_noise_rate(frame, list(words)) == right
+
+
+def test_checked_labels_in_another_order_are_refused():
+    given, true = pd.Series([0, 1, 1, 0]), pd.Series([0, 1, 0, 0])
+    shuffled = true[[2, 0, 1, 3]]
+    for count in (
+        sigua.count_noise_rate,
+        lambda *pair: sigua.count_transition(*pair, 2),
+        lambda *pair: sigua.transition_intervals(*pair, 2),
+    ):
+        with pytest.raises(ValueError, match=r"^true_labels: must be in the order of .* of labels"):
+            count(given, shuffled)
+    assert sigua.count_noise_rate(given[[2, 0, 1, 3]], shuffled).value == 0.25
