@@ -84,7 +84,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     Its `state_dict` holds the epoch, for a resumed run to continue its ramp. The state of a model
     that contains a plain criterion loads, and training begins at epoch 0; the other way,
-    `plain.load_state_dict(state, strict=False)` leaves the epoch out.
+    `plain.load_state_dict(state, strict=False)` leaves the epoch out. A method that keeps a class
+    confidence, as `sigua_ag` does, has that in its state, too: to load the state of another method,
+    or load its state into another, pass `strict=False`; the epoch is loaded.
 
     Shape:
         As for `nn.CrossEntropyLoss`: input (k,), (N, k) or (N, k, d1, ...), with class indices or
@@ -118,7 +120,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
     ) -> None:
         sigmoid = is_two_way(base, method, rank_by)
         base = None if sigmoid else base
-        check_options(method, weight, ignore_index, reduction, label_smoothing, base, rank_by)
+        check_options(
+            method, weight, ignore_index, reduction, label_smoothing, base, rank_by, check_labels
+        )
         check_scope(method, per_class, per_image, sync)
         check_steps(method, steps_per_epoch)
         super().__init__(
@@ -287,10 +291,15 @@ class SIGUALoss(nn.CrossEntropyLoss):
         return copy
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
-        # A plain criterion's state lacks the epoch, and what was seen before it.
-        parts = [f"{prefix}{name}._extra_state" for name in ("numbers", "confidence")]
-        if not any(part in state for part in parts):
-            state[parts[0]] = torch.zeros((), dtype=torch.float64)
-            if self.confidence is not None:
-                state[parts[1]] = torch.zeros(2, 0)
+        epoch, seen = (f"{prefix}{name}._extra_state" for name in ("numbers", "confidence"))
+        keeps = self.confidence is not None
+        if epoch not in state and seen not in state:  # a plain criterion's
+            state[epoch] = torch.zeros((), dtype=torch.float64)
+            if keeps:
+                state[seen] = torch.zeros(2, 0)
+        if epoch in state:
+            _check.state_of_epoch(epoch, state[epoch])
+        if keeps and seen in state:
+            _check.state_of_confidence(seen, state[seen])
+            state[seen] = state[seen].to(self.numbers.step.device)
         super()._load_from_state_dict(state, prefix, *others)
