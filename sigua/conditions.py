@@ -146,15 +146,18 @@ def _require_mask(name: str, mask: Any, like: Array) -> None:
     """
     if isinstance(mask, (bool, np.bool_)):
         return
-    rule = f"condition: must have a split that returns masks like batch.losses < 1, got {name}"
     kind = type(mask).__name__
     if getattr(mask, "dtype", None) != like.dtype:
         got = f"a {kind} of {mask.dtype}" if hasattr(mask, "dtype") else f"a {kind}"
-        raise ValueError(f"{rule} as {got}; try comparing batch.losses, without leaving its kind")
+        raise ValueError(
+            f"condition: must return boolean masks, like batch.losses < 1, got {name} as {got}; "
+            "try operators on what the batch gives"
+        )
     shape, n = mask.shape, like.shape[0]
     if len(shape) > 1 or (len(shape) == 1 and n is not None and shape[0] not in (1, n, None)):
         raise ValueError(
-            f"{rule} of shape {tuple(shape)} for {n} losses; try an entry for each of batch.losses"
+            f"condition: must return masks of shape ({n},), got {name} of shape {tuple(shape)}; "
+            "try an entry for each of batch.losses"
         )
 
 

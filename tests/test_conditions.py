@@ -431,15 +431,15 @@ WRONG_MASKS = {
     "as a ndarray of float64": lambda b: ((b.losses < 1).astype(float), b.losses >= 1),
     "as a ndarray of int64": lambda b: (b.losses.argsort(), b.losses >= 1),
     "as a list": lambda b: ([True, False, True], b.losses >= 1),
-    "of shape (2,) for 3 losses": lambda b: (b.losses[:2] < 1, b.losses >= 1),
-    "of shape (3, 1) for 3 losses": lambda b: (b.losses[:, None] < 1, b.losses >= 1),
+    "of shape (2,)": lambda b: (b.losses[:2] < 1, b.losses >= 1),
+    "of shape (3, 1)": lambda b: (b.losses[:, None] < 1, b.losses >= 1),
 }
 
 
 @pytest.mark.parametrize(("got", "split"), WRONG_MASKS.items(), ids=WRONG_MASKS)
 def test_what_a_rule_of_ones_own_returns_must_be_masks_of_the_batch(got, split):
     method = sigua.custom(Rule(split))
-    rule = r"^condition: must have a split that returns masks like batch\.losses < 1, got good "
+    rule = r"^condition: must return (boolean masks, like .*|masks of shape \(3,\)), got good "
     with pytest.raises(ValueError, match=rule + re.escape(got) + "; try "):
         sigua.reference.split(method, [0.5, 1.0, 2.0])
 
