@@ -44,6 +44,7 @@ class Method:
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
         checks.choice("correction", self.correction, CORRECTIONS)
+        checks.flag("separate", self.separate)
         checks.schedule("gamma", self.gamma, 0, 1, "try 0, which ignores bad examples, or 0.01")
         self._check_condition()
         if self.correction == "none" and self.T is not None:
@@ -64,15 +65,20 @@ class Method:
             takes = is_dataclass(condition) and fields(condition)
             call = f"{name}(...)" if takes else f"{name}()"
             raise ValueError(f"{rule}, got the class {name}; try {call}")
-        if not (hasattr(condition, "at") and hasattr(condition, "split")):
+        if not all(callable(getattr(condition, name, None)) for name in ("at", "split")):
             got = type(condition).__name__
             raise ValueError(f"{rule}, got a {got}; try help(sigua.Condition), which shows one")
-        numbers = condition.at(0)
-        real = isinstance(numbers, tuple) and all(isinstance(number, Real) for number in numbers)
-        if not real:
+        if not checks.takes(condition.at, 0):
             raise ValueError(
-                f"condition: must have an at that returns a tuple of numbers, got {numbers!r}; "
-                "try (), for none, or (x,), for one"
+                "condition: must have an at that takes the epoch, got one that does not; "
+                "try def at(self, epoch)"
+            )
+        numbers = _numbers_at(condition, 0)
+        if not checks.takes(condition.split, None, *numbers):
+            raise ValueError(
+                "condition: must have a split that takes the batch and the numbers that at "
+                f"returns, {len(numbers)} of them, got one that does not; "
+                "try a parameter for each"
             )
         if not isinstance(getattr(condition, "horizon", 0.0), Real):
             raise ValueError(
@@ -107,10 +113,11 @@ class Method:
         """Return the epoch's numbers: gamma, then the condition's own.
 
         Raises:
-            ValueError: `epoch` is negative, or a schedule left its range.
+            ValueError: `epoch` is negative, a schedule left its range, or a rule of one's own does
+                not return as many numbers as at epoch 0.
         """
         epoch = checks.number("epoch", epoch, 0, float("inf"), "try counting epochs from 0")
-        return value_at("gamma", self.gamma, epoch), *self.condition.at(epoch)
+        return value_at("gamma", self.gamma, epoch), *_numbers_at(self.condition, epoch)
 
     def at_each(self, epochs: Epochs) -> list[Array]:
         """Return `at` for many epochs at once, an array per number.
@@ -118,14 +125,15 @@ class Method:
         A rule of one's own, and one that inherits from ours, is asked epoch by epoch.
 
         Raises:
-            ValueError: a schedule left its range.
+            ValueError: as for `at`.
         """
         rule: Any = self.condition
         numbers: Any = ()
         if "at_each" in vars(type(rule)):
             numbers = rule.at_each(epochs)
         elif rule.at(0):
-            numbers = map(np.array, zip(*map(rule.at, epochs.tolist()), strict=True))
+            each = [_numbers_at(rule, epoch) for epoch in epochs.tolist()]
+            numbers = map(np.array, zip(*each, strict=True))
         return [values_at("gamma", self.gamma, epochs), *numbers]
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,8 +173,31 @@ class Method:
             return Method._by_name[data["method"]](**arguments)
         except TypeError as error:  # an argument is missing or unknown
             raise ValueError(
-                f"data: must be complete, got {error}; try what to_dict() returns"
+                f"data: must be complete, with nothing else, got {error}; "
+                "try what to_dict() returns"
             ) from None
+
+
+def _numbers_at(condition: Any, epoch: float) -> tuple[float, ...]:
+    """Return a rule's numbers at an epoch; those of a user's rule are checked."""
+    numbers: tuple[float, ...] = condition.at(epoch)
+    if conditions.is_built_in(condition):
+        return numbers
+    rule = "condition: must have an at that returns"
+    at_epoch = f"got {numbers!r} at epoch {epoch:g}"
+    if not (isinstance(numbers, tuple) and all(isinstance(each, Real) for each in numbers)):
+        raise ValueError(
+            f"{rule} a tuple of numbers, {at_epoch}; try (), for none, or (x,), for one"
+        )
+    if any(number != number for number in numbers):
+        raise ValueError(f"{rule} no NaN, {at_epoch}; try another number there")
+    width = len(condition.at(0))
+    if len(numbers) != width:
+        raise ValueError(
+            f"{rule} as many numbers in each epoch, {at_epoch}, and {width} at epoch 0; "
+            "try a number that changes nothing, such as 0"
+        )
+    return numbers
 
 
 def method_from_dict(data: dict[str, Any]) -> Method:

@@ -27,19 +27,16 @@ def probabilities_and_labels(
     return p, y
 
 
-def same_order(name: str, labels: Any, probabilities: Any, index: str = "") -> None:
-    """Raise ValueError if a data frame and a series have the same index in another order.
-
-    `index` is what to try as the index; that of all probabilities by default.
-    """
-    rows: Any = getattr(probabilities, "index", None)
+def same_order(name: str, labels: Any, other: Any, of: str = "probabilities") -> None:
+    """Raise ValueError if labels and another frame or series have one index in two orders."""
+    rows: Any = getattr(other, "index", None)
     own: Any = getattr(labels, "index", None)
     if not (hasattr(rows, "equals") and hasattr(own, "equals")) or rows.equals(own):
         return
     if rows.sort_values().equals(own.sort_values()):
         raise ValueError(
-            f"{name}: must be in the order of the rows of probabilities, got the same index in "
-            f"another order; try {name}.loc[{index or 'probabilities.index'}]"
+            f"{name}: must be in the order of the rows of {of}, got the same index in another "
+            f"order; try {name}.loc[{of}.index]"
         )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -30,7 +31,8 @@ def number(
         ValueError: `value` is not a real number, is NaN, or lies outside.
     """
     real = isinstance(value, Real) and not isinstance(value, bool)
-    inside = real and bool(low <= value <= min(high, LARGEST))  # False for NaN
+    given = float(value) if isinstance(value, np.floating) else value  # LARGEST is inf in float32
+    inside = real and bool(low <= given <= min(high, LARGEST))  # False for NaN
     if not inside or (value == high and not closed):
         bracket = "]" if closed and high != float("inf") else ")"
         if isinstance(getattr(value, "value", None), float):  # a `sigua.Interval`
@@ -69,13 +71,44 @@ def schedule(name: str, value: Any, low: float, high: float, advice: str) -> Any
     """Return a checked number, or a callable as it is, after checking its knots if it has any.
 
     Raises:
-        ValueError: the number, or the value at a knot, is not a number in [low, high].
+        ValueError: the number, or the value at a knot, is not a number in [low, high]; a class, or
+            a callable that does not take the epoch.
     """
     if not callable(value):
         return number(name, value, low, high, advice)
+    rule = f"{name}: must be a number or a function of the epoch"
+    if isinstance(value, type):
+        raise ValueError(f"{rule}, got the class {value.__name__}; try {value.__name__}(...)")
+    if not takes(value, 0.0):
+        raise ValueError(f"{rule}, got one that does not take it; try lambda epoch: 0.1")
     for epoch, at_knot in getattr(value, "points", ()):
         number(f"{name} at epoch {epoch:g}", at_knot, low, high, advice)
     return value
+
+
+def takes(function: Any, *arguments: Any) -> bool:
+    """Return whether a function can be called with these; True where Python cannot tell."""
+    with suppress(ValueError):  # some functions in C do not say what they take
+        try:
+            inspect.signature(function).bind(*arguments)
+        except TypeError:
+            return False
+    return True
+
+
+def generator(seed: Any) -> np.random.Generator:
+    """Return `numpy.random.default_rng(seed)`.
+
+    Raises:
+        ValueError: it takes no such seed.
+    """
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"seed: must be an integer of at least 0 or a numpy.random.Generator, got {seed!r}; "
+            "try 0"
+        ) from None
 
 
 def flag(name: str, value: Any) -> None:
@@ -87,7 +120,7 @@ def flag(name: str, value: Any) -> None:
 def choice(name: str, value: Any, options: Iterable[str]) -> None:
     """Raise ValueError unless `value` is one of `options`."""
     options = list(options)
-    if value not in options:
+    if isinstance(value, np.ndarray) or value not in options:  # an array equals none as a whole
         listed = ", ".join(repr(option) for option in options)
         raise ValueError(f"{name}: must be one of {listed}, got {value!r}; try one of these")
 
@@ -137,6 +170,8 @@ def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
             f"{name}.ravel() on a column, {name}.argmax(1) on one-hot rows, "
             f"{name}.astype(int) on floats"
         )
+        if found.dtype.kind == "b" and found.ndim == 1:
+            advice = f"{name}.astype(int)"
         if found.dtype.kind in "OSU":
             advice = (
                 f"[list(clf.classes_).index(label) for label in {name}], "

@@ -112,22 +112,53 @@ def no_margins() -> ValueError:
     )
 
 
+def is_built_in(condition: object) -> bool:
+    """Return whether a rule is one of this file's, and not a user's, which may do anything."""
+    return type(condition).__module__ == __name__
+
+
 def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
     """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither.
 
     Raises:
-        ValueError: the rule's `split` did not return two masks.
+        ValueError: the rule's `split` did not return two boolean masks, an entry per example or one
+            for all.
     """
+    comparable = batch.losses < float("inf")
     masks = condition.split(batch, *numbers)
     if not isinstance(masks, tuple) or len(masks) != 2:
         raise ValueError(
             f"condition: split must return good and bad, got {type(masks).__name__}; "
             "try returning sigua.Split(good, bad)"
         )
+    if not is_built_in(condition):
+        for name, mask in zip(Split._fields, masks, strict=True):
+            _require_mask(name, mask, comparable)
     good, bad = masks
-    comparable = batch.losses < float("inf")
     good = good & comparable
     return Split(good, bad & comparable & ~good)
+
+
+def _require_mask(name: str, mask: Any, like: Array) -> None:
+    """Raise ValueError unless a mask is boolean, in the framework of `like`, and of its shape.
+
+    No value is read. A length that is unknown in a graph is None, and fits.
+    """
+    if isinstance(mask, (bool, np.bool_)):
+        return
+    kind = type(mask).__name__
+    if getattr(mask, "dtype", None) != like.dtype:
+        got = f"a {kind} of {mask.dtype}" if hasattr(mask, "dtype") else f"a {kind}"
+        raise ValueError(
+            f"condition: must return boolean masks, like batch.losses < 1, got {name} as {got}; "
+            "try operators on what the batch gives"
+        )
+    shape, n = mask.shape, like.shape[0]
+    if len(shape) > 1 or (len(shape) == 1 and n is not None and shape[0] not in (1, n, None)):
+        raise ValueError(
+            f"condition: must return masks of shape ({n},), got {name} of shape {tuple(shape)}; "
+            "try an entry for each of batch.losses"
+        )
 
 
 @dataclass(frozen=True)

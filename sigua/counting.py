@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
+from sigua._names import same_order
 from sigua.intervals import Floats, Interval, clopper_pearson, counted
 from sigua.transition import TransitionMatrix
-from sigua.transition.matrix import matrix_from
+from sigua.transition.matrix import matrix_from, require_matrix
 
 
 def count_noise_rate(labels: ArrayLike, true_labels: ArrayLike) -> Interval:
@@ -71,7 +72,7 @@ def count_transition(
     weight = checks.number("strength", weight, 0, float("inf"), "try a number of labels")
     if weight == 0:
         raise ValueError(f"strength: must be above 0, got {strength!r}; try 1")
-    if prior is not None and prior.num_classes != k:
+    if prior is not None and require_matrix("prior", prior).num_classes != k:
         raise ValueError(
             f"prior: must have {k} classes, got {prior.num_classes}; try estimating it anew"
         )
@@ -104,6 +105,7 @@ def _pairs(labels: Any, true_labels: Any, k: int) -> tuple[NDArray[Any], NDArray
     given = checks.labels("labels", labels, k).astype(np.int64)
     true = checks.labels("true_labels", true_labels, k).astype(np.int64)
     checks.same_length("true_labels", true, "labels", given)
+    same_order("true_labels", true_labels, labels, "labels")
     if not len(given):
         raise ValueError("labels: must have at least one checked label, got none; try checking 100")
     return given, true

@@ -172,14 +172,16 @@ def diagnose(
     """
     p, y = probabilities_and_labels(probabilities, labels, classes)
     y, k = np.asarray(y, dtype=np.int64), p.shape[1]
-    frame, series = probabilities if hasattr(probabilities, "iloc") else labels, true_labels
+    frame, of, series = probabilities, "probabilities", true_labels
+    if not hasattr(frame, "iloc"):
+        frame, of = labels, "labels"
     if true_labels is not None:
         names = column_names(probabilities, classes, k)
         true_labels = columns_of("true_labels", true_labels, names)
     places, true = _checked(true_labels, checked, len(y), k)
     if hasattr(frame, "iloc"):
-        index = "probabilities.index" if checked is None else "probabilities.index[checked]"
-        same_order("true_labels", series, frame.iloc[places], index)
+        of = of if checked is None else f"{of}.iloc[checked]"
+        same_order("true_labels", series, frame.iloc[places], of)
     evidence = Evidence(p, y, None, 1.0)
     predicted, sureness, _ = evidence.read
     agreement = counted(int((predicted == y).sum()), len(y))

@@ -221,6 +221,11 @@ def _beyond_the_valley(scores: NDArray[np.float64], labels: ArrayLike | None) ->
     known = np.ones(len(scores), dtype=bool)
     if labels is not None:
         given = checks.array("labels", labels)
+        if given.ndim != 1:
+            raise ValueError(
+                f"labels: must have shape (n,), got shape {given.shape}; "
+                "try labels.ravel() on a column, labels.argmax(1) on one-hot rows"
+            )
         checks.same_length("labels", given, "margins", scores)
         known = known_classes(scores > cut, given)
         if not known.all():

@@ -45,7 +45,7 @@ def corrupt_labels(
     array([0, 1, 2, 3])
     """
     y = _labels(y, require_matrix("T", T).num_classes)
-    return T._kept.draw(y, np.random.default_rng(seed)).astype(y.dtype)
+    return T._kept.draw(y, checks.generator(seed)).astype(y.dtype)
 
 
 def corrupt_labels_by_instance(
@@ -86,7 +86,7 @@ def corrupt_labels_by_instance(
     spread = checks.number("spread", spread, 0, float("inf"), "try 0 for one rate for all")
     y = _labels(y, checks.whole("num_classes", num_classes, 2, "try the number of classes"))
     x = _inputs(x, y)
-    rng = np.random.default_rng(seed)
+    rng = checks.generator(seed)
     flipped = rng.random(len(y)) < _truncated_normal(rate, spread, len(y), rng)
     noisy = y.copy()
     for label in range(num_classes):
@@ -137,7 +137,7 @@ def replace_inputs(
     count = rate_to_count(len(x), rate_to_parts(rate))
     if count and not len(foreign):
         raise ValueError("foreign: must have an example, got none; try inputs of other data")
-    rng = np.random.default_rng(seed)
+    rng = checks.generator(seed)
     replaced = np.zeros(len(x), dtype=bool)
     replaced[rng.choice(len(x), size=count, replace=False)] = True
     x[replaced] = foreign[rng.choice(len(foreign), size=count, replace=count > len(foreign))]

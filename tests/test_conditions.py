@@ -1,6 +1,7 @@
 """Who is good and who is bad: the paper's equations, written out again and by hand."""
 
 import json
+import re
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -411,3 +412,86 @@ def test_known_takes_a_split_of_three():
     given = sigua.Split(np.array([True, False, False]), np.array([False, True, False]))
     batch = sigua.reference.Batch(np.array([1.0, 2.0, 3.0]), trusted=given)
     assert sigua.conditions.choose(sigua.Known(), batch, ()).bad.tolist() == [False, True, False]
+
+
+class Rule:
+    """A rule of one's own, from two functions."""
+
+    def __init__(self, split=lambda batch, *numbers: (batch.losses < 1, batch.losses >= 1), at=()):
+        self._split, self._at = split, at
+
+    def at(self, epoch):
+        return self._at(epoch) if callable(self._at) else self._at
+
+    def split(self, batch, *numbers):
+        return self._split(batch, *numbers)
+
+
+WRONG_MASKS = {
+    "as a ndarray of float64": lambda b: ((b.losses < 1).astype(float), b.losses >= 1),
+    "as a ndarray of int64": lambda b: (b.losses.argsort(), b.losses >= 1),
+    "as a list": lambda b: ([True, False, True], b.losses >= 1),
+    "of shape (2,)": lambda b: (b.losses[:2] < 1, b.losses >= 1),
+    "of shape (3, 1)": lambda b: (b.losses[:, None] < 1, b.losses >= 1),
+}
+
+
+@pytest.mark.parametrize(("got", "split"), WRONG_MASKS.items(), ids=WRONG_MASKS)
+def test_what_a_rule_of_ones_own_returns_must_be_masks_of_the_batch(got, split):
+    method = sigua.custom(Rule(split))
+    rule = r"^condition: must return (boolean masks, like .*|masks of shape \(3,\)), got good "
+    with pytest.raises(ValueError, match=rule + re.escape(got) + "; try "):
+        sigua.reference.split(method, [0.5, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "everyone", [True, np.True_, np.array(True), np.ones(1, bool)], ids=["bool", "np", "0-d", "one"]
+)
+def test_a_rule_may_return_one_answer_for_all(everyone):
+    masks = sigua.reference.split(sigua.custom(Rule(lambda b: (everyone, ~b.losses.any()))), [1, 2])
+    assert masks.good.all()
+
+
+WRONG_AT = {
+    "no NaN, got (nan,) at epoch 0": (float("nan"),),
+    "no NaN, got (nan,) at epoch 2": lambda epoch: (1.0 if epoch < 2 else float("nan"),),
+    "as many numbers in each epoch, got () at epoch 2, and 1": lambda t: (1.0,) if t < 2 else (),
+    "a tuple of numbers, got [1] at epoch 2": lambda t: (1.0,) if t < 2 else [1],
+}
+
+
+@pytest.mark.parametrize(("got", "at"), WRONG_AT.items(), ids=WRONG_AT)
+def test_a_rule_of_ones_own_must_return_the_same_numbers_in_each_epoch(got, at):
+    """In `at`, and in `at_each`, which makes the tables where steps are counted."""
+    match = "^condition: must have an at that returns " + re.escape(got)
+    with pytest.raises(ValueError, match=match):
+        sigua.custom(Rule(at=at)).at(2)
+    with pytest.raises(ValueError, match=match):
+        sigua.custom(Rule(at=at)).at_each(np.array([0.0, 2.0]))
+
+
+class NoEpoch(Rule):
+    def at(self):
+        return ()
+
+
+class NoMethod(Rule):
+    at = 5
+
+
+class NoNumbers(Rule):
+    def split(self, batch):
+        return batch.losses < 1, batch.losses >= 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (NoEpoch(), "must have an at that takes the epoch"),
+        (NoMethod(), "must be an object with the methods at and split"),
+        (NoNumbers(at=(1, 2)), "must have a split that takes the batch and .*, 2 of them"),
+    ],
+)
+def test_the_methods_of_a_rule_of_ones_own_must_take_what_they_are_given(rule, message):
+    with pytest.raises(ValueError, match=f"^condition: {message}, got .*; try "):
+        sigua.custom(rule)

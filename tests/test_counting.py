@@ -110,6 +110,11 @@ PRIOR = sigua.TransitionMatrix.symmetric(0.2, 3)
         (([0, 3], [0, 1], 3), {}, r"labels: must lie in \[0, 3\)"),
         (([0, 1], [0, 1], 1), {}, "num_classes: "),
         (([0, 1], [0, 1], 2), {"prior": PRIOR}, "prior: must have 2 classes, got 3"),
+        (
+            ([0, 1], [0, 1], 2),
+            {"prior": [[1, 0], [0, 1]]},
+            "prior: must be a TransitionMatrix, got",
+        ),
         (([0, 1], [0, 1], 2), {"strength": 0}, "strength: must be above 0, got 0"),
         (([0, 1], [0, 1], 2), {"strength": -1}, "strength: "),
         (

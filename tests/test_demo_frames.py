@@ -92,7 +92,20 @@ def test_true_labels_in_another_order_are_refused():
     assert sigua.diagnose(p, words, list(words[places]), places, classes=SIZES) == right
     with pytest.raises(ValueError, match=r"^true_labels: .*index in another order; try true_"):
         sigua.diagnose(frame, series, series[::-1])
-    with pytest.raises(ValueError, match=r"probabilities\.index\[checked\]\]$"):
+    with pytest.raises(ValueError, match=r"probabilities\.iloc\[checked\]\.index\]$"):
         sigua.diagnose(frame, series, series.iloc[places][::-1], places)
     with pytest.raises(ValueError, match=r"^true_labels: must be in the order"):
         sigua.diagnose(p, series, series[::-1], classes=SIZES)
+
+
+def test_checked_labels_in_another_order_are_refused():
+    given, true = pd.Series([0, 1, 1, 0]), pd.Series([0, 1, 0, 0])
+    shuffled = true[[2, 0, 1, 3]]
+    for count in (
+        sigua.count_noise_rate,
+        lambda *pair: sigua.count_transition(*pair, 2),
+        lambda *pair: sigua.transition_intervals(*pair, 2),
+    ):
+        with pytest.raises(ValueError, match=r"^true_labels: must be in the order of .* of labels"):
+            count(given, shuffled)
+    assert sigua.count_noise_rate(given[[2, 0, 1, 3]], shuffled).value == 0.25

@@ -309,6 +309,10 @@ def test_margins_are_of_probabilities_and_the_best_other_class():
             r"^labels: must be given with margins and no rate, got noise_rate=0\.2;",
         ),
         ({"margins": [0.1], "labels": [0, 1]}, r"^labels: must have an entry for each of margins"),
+        (
+            {"margins": [0.1], "labels": [[0, 1]]},
+            r"^labels: must have shape \(n,\), got .*\(1, 2\);",
+        ),
     ],
 )
 def test_a_ranking_of_nothing_usable_is_refused(keywords, message):

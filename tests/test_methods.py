@@ -1,6 +1,7 @@
 """The paper's methods by name: values that print, compare, pickle and go through JSON."""
 
 import json
+import math
 import pickle
 from dataclasses import FrozenInstanceError, fields
 from fractions import Fraction
@@ -337,6 +338,26 @@ def from_condition(name, **arguments):
         (lambda: from_condition("Nope"), ["condition", "'NoiseFloor'", "got 'Nope';"]),
         (lambda: from_condition("NoiseFloor", level=1.0), ["data", "complete", "to_dict"]),
         (lambda: from_condition("NoiseFloor"), ["data", "complete", "floor"]),
+        (
+            lambda: sigua.Method.from_dict({"method": "standard", "x": 1}),
+            ["data", "nothing else", "'x'"],
+        ),
+        (
+            lambda: sigua.sigua_sl(0.3, delta=sigua.Knots),
+            ["delta: must be a number or a function", "the class Knots", "try Knots(...)"],
+        ),
+        (
+            lambda: sigua.sigua_sl(0.3, delta=lambda: 0.1),
+            ["delta: must be a number or a function of the epoch", "does not take it"],
+        ),
+        (
+            lambda: sigua.custom(sigua.Known(), correction=np.array(["forward", "none"]), T=PAIR),
+            ["correction: must be one of 'none'"],
+        ),
+        (
+            lambda: sigua.custom(sigua.Known(), separate="yes"),
+            ["separate: must be True or False, got 'yes'"],
+        ),
     ],
 )
 def test_what_cannot_be_a_method_gets_the_houses_sentence(make, words):
@@ -371,3 +392,14 @@ def test_stop_grad_does_not_warn_again():
     with pytest.warns(UserWarning, match="can never be negative"):
         method = sigua.sigua_bc(SYMMETRIC, over="classes")
     assert sigua.stop_grad(method).gamma == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+def test_an_epoch_in_any_precision_is_a_number(dtype):
+    """Warnings are errors here: the largest float64 is beyond float32."""
+    assert sigua.sigua_ag().at(dtype(2.5)) == sigua.sigua_ag().at(2.5)
+
+
+def test_a_schedule_may_be_any_callable_that_takes_the_epoch():
+    """Also one in C that does not say what it takes."""
+    assert sigua.sigua_sl(0.3, delta=np.sin).at(0.1) == sigua.sigua_sl(0.3, delta=math.sin).at(0.1)

@@ -173,7 +173,7 @@ def test_symmetric_noise_of_many_classes_builds_no_matrix():
         ([[0, 1]], r"must be integers of shape \(n,\), got shape \(1, 2\) of int.*y\.ravel\(\)"),
         (3, r"must be integers of shape \(n,\), got shape \(\) of int"),
         ([0.0, 1.0], r"got shape \(2,\) of float64; .*astype\(int\)"),
-        ([True, False], r"got shape \(2,\) of bool;"),
+        ([True, False], r"got shape \(2,\) of bool; try y\.astype\(int\)$"),
         (["a", "b"], r"must be integers of shape \(n,\)"),
         ([0, 4], r"must lie in \[0, 4\), got y\[1\] = 4; try numbering the classes from 0"),
         ([0, 1, -1], r"must lie in \[0, 4\), got y\[2\] = -1;"),
@@ -183,6 +183,21 @@ def test_symmetric_noise_of_many_classes_builds_no_matrix():
 def test_labels_that_are_no_classes_are_refused(T, y, message):
     with pytest.raises(ValueError, match=f"^y: .*{message}"):
         sigua.corrupt_labels(y, T)
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, -1])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda seed: corrupt_labels([0, 1], TransitionMatrix.symmetric(0.2, 2), seed),
+        lambda seed: corrupt_labels_by_instance([[0.0], [1.0]], [0, 1], 0.2, 2, seed),
+        lambda seed: replace_inputs([[0.0]], [[1.0]], 0.2, seed),
+        lambda seed: random_transition(3, noise_rate=0.2, seed=seed),
+    ],
+)
+def test_what_seeds_nothing_is_refused(draw, seed):
+    with pytest.raises(ValueError, match=f"^seed: must be an integer .*, got {seed!r}; try 0"):
+        draw(seed)
 
 
 def test_a_column_and_one_hot_rows_are_refused_with_what_to_do():

@@ -218,6 +218,69 @@ def test_bad_input_is_one_sentence_and_nothing_is_counted():
     assert meter.report().good == intact.double().mean().item()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": torch.tensor([0, 1, 2, 4])}, r"^target: must lie in \[0, 4\), got 4; try"),
+        ({"target": torch.tensor([0, 1, 2, -1])}, r"^target: must lie in \[0, 4\), got -1; try"),
+        (
+            {"logits": torch.zeros(4, 7)},
+            r"^logits: must have as many classes .* got 7 after 4; try",
+        ),
+        ({"logits": [[0.0] * 4] * 4}, "^logits: must be a torch tensor, got list; try"),
+        *(
+            (
+                {name: torch.zeros(shape, device="meta")},
+                rf"^{name}: must be on the device of split,",
+            )
+            for name, shape in [("intact", (4,)), ("target", (4,)), ("logits", (4, 4))]
+        ),
+    ],
+    ids=str,
+)
+def test_meter_refuses_before_anything_is_counted(change, message):
+    logits, labels, intact = batch(4)
+    meter = SelectionMeter()
+    given = {"intact": intact, "logits": logits, "target": labels}
+    meter.update(Split(intact, ~intact), **given)
+    counts, classes = dict(meter.counts), meter.classes
+    with pytest.raises(ValueError, match=message):
+        meter.update(Split(intact, ~intact), **given | change)
+    assert meter.counts == counts
+    assert torch.equal(meter.classes, classes)
+
+
+def test_meter_asks_nothing_of_a_target_that_is_ignored():
+    everyone = torch.ones(3, dtype=torch.bool)
+    meter = SelectionMeter()
+    split, target = Split(everyone, ~everyone), torch.tensor([0, 1, -1])
+    meter.update(split, logits=torch.eye(3), target=target, ignore_index=-1)
+    assert meter.counts["examples"] == 2
+
+
+def test_history_does_not_end_an_epoch_of_which_it_has_nothing():
+    logits, labels, _ = batch(4)
+    history = LabelHistory(4)
+    for epoch in range(2):
+        history.update(torch.arange(4), logits, labels)
+        history.end_epoch()
+        with pytest.raises(ValueError, match=r"^update: must be called before end_epoch"):
+            history.end_epoch()
+        assert len(history.losses) == epoch + 1
+
+
+def test_history_may_begin_in_inference_mode():
+    logits, labels, _ = batch(4)
+    history, expected = LabelHistory(4), LabelHistory(4)
+    with torch.inference_mode():
+        history.update(torch.arange(2), logits[:2], labels[:2])
+    history.update(torch.arange(2, 4), logits[2:], labels[2:])
+    expected.update(torch.arange(4), logits, labels)
+    for each in (history, expected):
+        each.end_epoch()
+    assert (history.losses == expected.losses).all()
+
+
 def test_history_refuses_what_it_cannot_place():
     logits, labels, _ = batch(4)
     history, index = LabelHistory(4), torch.arange(4)
@@ -243,6 +306,18 @@ def test_history_refuses_what_it_cannot_place():
         ((index, logits, labels.float()), r"^target: must be int64, got torch.float32"),
         ((index, logits, labels > 1), r"^target: must be int64, got torch.bool"),
         ((index, logits, logits.softmax(1)), r"^target: must be class indices .*argmax\(1\)"),
+        (
+            (index, logits + 0j, labels),
+            r"^logits: must be floating-point, got torch\.complex64; try",
+        ),
+        (
+            (index, logits, labels.to("meta")),
+            r"^target: must be on the device of logits, cpu, got m",
+        ),
+        (
+            (index.to("meta"), logits, labels),
+            r"^index: must be on the device of logits, cpu, got m",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             history.update(*arguments)

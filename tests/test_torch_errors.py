@@ -45,6 +45,18 @@ LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
         (SL, {"sync": 1}, ["sync", "True, a process group or a Pool", "got 1;"]),
         (SL, {"weight": [1.0] * 10}, ["weight", "tensor", "got a list"]),
         (SL, {"weight": torch.ones(10, dtype=torch.int64)}, ["weight", "floating-point"]),
+        (
+            SL,
+            {"weight": torch.ones(10, 1)},
+            ["weight", "got shape (10, 1) of torch.float32", "try weight.flatten()"],
+        ),
+        (
+            SL,
+            {"weight": torch.ones(10, requires_grad=True)},
+            ["weight", "got one that requires gradients", "try weight.detach()"],
+        ),
+        (SL, {"ignore_index": True}, ["ignore_index", "must be an int, got True"]),
+        (SL, {"check_labels": "yes"}, ["check_labels: must be True or False, got 'yes'"]),
         (SL, {"weight": torch.tensor([1.0, -1.0])}, ["weight", "not negative", "-1.0"]),
         (SL, {"weight": torch.tensor([1.0, float("nan")])}, ["weight", "finite", "nan"]),
         (
@@ -89,6 +101,16 @@ def test_constructor_refuses(method, options, words):
         (SL, (LOGITS, LABELS, None, torch.tensor(-4)), ["num_items_in_batch", "got -4;"]),
         (SL, (LOGITS, LABELS, None, torch.tensor(0.0)), ["num_items_in_batch", "positive"]),
         (SL, (LOGITS, LABELS, None, torch.tensor(float("nan"))), ["num_items_in_batch", "nan"]),
+        (
+            SL,
+            (LOGITS, LABELS, None, torch.tensor([1, 2])),
+            ["num_items_in_batch: must be one number, got shape (2,)"],
+        ),
+        (
+            sigua.custom(sigua.Known()),
+            (LOGITS, LABELS, (LABELS > 2).to("meta")),
+            ["trusted: must be on the losses' device, cpu, got meta", "try trusted.to('cpu')"],
+        ),
         (SL, (LOGITS.to("meta"), LABELS), ["target", "input's device, meta, got cpu"]),
         (SL, (LOGITS.to("meta"), LABELS.to("meta")), ["input", "cpu, got meta", "criterion.to("]),
         (

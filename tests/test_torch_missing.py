@@ -132,3 +132,28 @@ def test_float16_targets_are_missing_too():
     assert (leaf.grad[missing] == 0).all()
     want = F.binary_cross_entropy_with_logits(logits.half().float(), target.clamp(min=0).float())
     assert value.item() != pytest.approx(want.item())
+
+
+@pytest.mark.parametrize("method", [SL, sigua.sigua_bc(ROWS), sigua.sigua_ag()], ids=repr)
+@pytest.mark.parametrize("wrong", [2.0, -1.0, float("nan")])
+def test_labels_that_are_no_probabilities_are_refused(method, wrong):
+    """Which nn.BCEWithLogitsLoss would take, and be paid for without end."""
+    logits, target, _ = several_labels(0)
+    target[1, 2] = wrong
+    for criterion in (SIGUALoss(method, base=BCE), SIGUALoss(method, base=BCE).eval()):
+        match = rf"^target: must lie in \[0, 1\] for a sigmoid, got {wrong:g} at \[1, 2\]; try .*-1"
+        with pytest.raises(ValueError, match=match):
+            criterion(logits.detach().requires_grad_(), target)
+        assert criterion.split is None
+
+
+@pytest.mark.parametrize("method", [SL, sigua.sigua_ag()], ids=repr)
+def test_a_probability_may_be_rounded_above_1(method):
+    """As that of mixed labels is; exactly 1 is nearly the same."""
+    logits, target, _ = several_labels(0)
+    target = target.clamp(0, 1)
+    values = [
+        SIGUALoss(method, base=BCE)(logits.detach().requires_grad_(), y).item()
+        for y in (target, target * (1 + 1e-7))
+    ]
+    assert values[0] == pytest.approx(values[1], abs=1e-6)

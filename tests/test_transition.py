@@ -414,3 +414,26 @@ def test_a_damaged_dict_of_a_sparse_matrix_is_refused(data):
     assert TransitionMatrix.from_dict(good).rows.tolist() == [[1, 0], [0, 1]]
     with pytest.raises(ValueError, match=r"^rows: (must be a square matrix|must each sum to 1)"):
         TransitionMatrix.from_dict(good | data)
+
+
+@pytest.mark.parametrize(
+    ("data", "got"),
+    [
+        (None, "a NoneType"),
+        ([[0.8, 0.2], [0.3, 0.7]], "a list"),
+        ({}, r"an empty dict \(.*\)"),
+        ({"noise_rate": 0.2}, r"noise_rate \(.*'num_classes'\)"),
+        ({"noise_rate": 0.2, "num_classes": 3, "x": 1}, r"noise_rate, num_classes, x \(.*'x'\)"),
+        ({"indptr": [0, 1]}, r"indptr \('data'\)"),
+        *(({"data": [1.0], "indices": [0], "indptr": bad}, r"data, .*") for bad in (None, "x", -1)),
+        ({"data": [1.0], "indices": [0], "indptr": {}}, "data, .*"),
+    ],
+)
+def test_what_to_dict_never_returned_is_refused(data, got):
+    with pytest.raises(ValueError, match=rf"^data: must be what to_dict returned, got {got}; try"):
+        TransitionMatrix.from_dict(data)
+
+
+def test_pairs_are_no_mapping():
+    with pytest.raises(ValueError, match=r"^mapping: must be a dict .* got a list; try \{9: 1"):
+        sigua.mapped_transition([(0, 1)], 0.4, 10)

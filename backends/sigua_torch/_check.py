@@ -20,7 +20,12 @@ def items(value: Any, target: Tensor, valid: Tensor | None, on_host: bool) -> No
     It may be 0 where nobody takes part.
     """
     if isinstance(value, Tensor):
-        if not on_host or value.device.type != "cpu" or value.numel() != 1:
+        if value.numel() != 1:
+            raise ValueError(
+                f"num_items_in_batch: must be one number, got shape {tuple(value.shape)}; "
+                "try num_items_in_batch.sum()"
+            )
+        if not on_host or value.device.type != "cpu":
             return
         value = value.item()
     number = checks.number("num_items_in_batch", value, 0, float("inf"), "try a count of examples")
@@ -129,6 +134,20 @@ def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
         )
 
 
+def two_way_probabilities(target: Tensor, valid: Tensor) -> None:
+    """Refuse a sigmoid's targets outside [0, 1] that are not ignored; reads them."""
+    outside = valid & ~((target >= 0) & (target <= 1.02))  # rounded, as below
+    if torch.compiler.is_compiling():
+        torch._assert_async(~outside.any(), "target: must lie in [0, 1]")
+    elif outside.any():
+        place = tuple(outside.nonzero()[0].tolist())
+        where = f" at [{', '.join(map(str, place))}]" if place else ""
+        raise ValueError(
+            f"target: must lie in [0, 1] for a sigmoid, got {target[place].item():g}{where}; "
+            "try probabilities, or ignore_index=-1 with -1 for missing labels"
+        )
+
+
 def probabilities(target: Tensor, dim: int) -> None:
     """Refuse class probabilities that are none; reads the target."""
     sums = target.sum(dim)
@@ -161,6 +180,11 @@ def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None
         )
     for part in mask if isinstance(mask, Split) else (mask,):
         _tensor("trusted", part)
+        if part.device != losses.device:
+            raise ValueError(
+                f"trusted: must be on the losses' device, {losses.device}, got {part.device}; "
+                f"try trusted.to({str(losses.device)!r})"
+            )
         if part.dtype != torch.bool or part.shape != losses.shape:
             raise ValueError(
                 f"trusted: must be a bool per example, {tuple(losses.shape)}, got "
@@ -221,3 +245,30 @@ def _loss_shapes(logits: Tensor, target: Tensor, like: Tensor | None) -> list[to
     dim = class_dim(logits)
     # The last is a loss per image; a column against a row would make them (N, N).
     return [target.shape, logits.shape[:dim] + logits.shape[dim + 1 :], target.shape[:1]]
+
+
+def state_of_epoch(key: str, state: Any) -> None:
+    """Refuse what a state dict holds as the epoch, if it is no tensor of one number from 0 up."""
+    if not isinstance(state, Tensor) or state.numel() != 1 or state.is_complex():
+        raise ValueError(
+            f"{key}: must be a tensor of one number, the epoch, got {_described(state)}; "
+            "try the state_dict() of a criterion"
+        )
+    checks.number(key, state.item(), 0, float("inf"), "try the state_dict() of a criterion")
+
+
+def state_of_confidence(key: str, state: Any) -> None:
+    """Refuse what a state dict holds as the class confidence, unless it is sums and counts."""
+    rule = f"{key}: must be a float tensor of shape (2, classes), finite and not negative"
+    advice = "try the state_dict() of a criterion"
+    fits = isinstance(state, Tensor) and state.ndim == 2 and state.shape[0] == 2
+    if not fits or not state.is_floating_point():
+        raise ValueError(f"{rule}, got {_described(state)}; {advice}")
+    if not state.is_meta and not ((state >= 0) & (state < float("inf"))).all():
+        raise ValueError(f"{rule}, got {state.tolist()}; {advice}")
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"shape {tuple(value.shape)} of {value.dtype}"
+    return f"a {type(value).__name__}"

@@ -39,13 +39,13 @@ class Everyday:
 
     @classmethod
     def of(cls, criterion: SIGUALoss, last: LastSplit) -> Everyday | None:
-        """Return the short way of a criterion whose options are the usual; None for others."""
+        """Return the short way of a criterion whose method has one; None for others."""
         parts = criterion.correction, criterion.numbers, last
-        method, mean = criterion.method, criterion.reduction == "mean"
+        method = criterion.method
         if FlatRule.applies(method):
-            return cls(FlatRule(method, mean), *parts)
-        if FlatAgreement.applies(method, criterion.label_smoothing):
-            return cls(FlatAgreement(mean, criterion.confidence), *parts)
+            return cls(FlatRule(method), *parts)
+        if FlatAgreement.applies(method):
+            return cls(FlatAgreement(criterion.confidence), *parts)
         return None
 
     def __call__(
@@ -57,7 +57,8 @@ class Everyday:
         measure = Measure(None, criterion.label_smoothing, None, unguarded=True)
         losses = self.correction.losses(measure, logits, target)
         column = flattened(losses).detach()
-        found = self.rule(column, self.numbers.now(on_host=True), logits, target)
+        numbers = self.numbers.now(on_host=True)
+        found = self.rule(column, numbers, criterion.averages, logits, target)
         if found is None:
             return None
         self.numbers.advance()
@@ -66,11 +67,13 @@ class Everyday:
         return losses, weights
 
     def _takes(self, criterion: SIGUALoss, logits: Tensor, target: Tensor) -> bool:
-        if torch.compiler.is_compiling() or is_transformed() or not is_everyday(logits, target):
+        if not criterion.is_usual or torch.compiler.is_compiling() or is_transformed():
+            return False
+        if not is_everyday(logits, target):
             return False
         if not (criterion.training and torch.is_grad_enabled()) or criterion.weight is not None:
             return False
-        if isinstance(self.rule, FlatAgreement) and logits.ndim > 2:
+        if isinstance(self.rule, FlatAgreement) and (logits.ndim > 2 or criterion.label_smoothing):
             return False
         k = logits.shape[1]
         low, high = target.aminmax()

@@ -51,7 +51,7 @@ class Examples(NamedTuple):
             _check.items(items, target, valid, on_host)
         if target.is_floating_point():
             target = _filled(criterion, logits, target, valid)
-            if of_classes and (on_host or criterion.check_labels):
+            if of_classes and not criterion.sigmoid and (on_host or criterion.check_labels):
                 _check.probabilities(target, class_dim(logits))
         return cls(logits, target, valid, items, on_host)
 
@@ -94,9 +94,11 @@ def _valid(criterion: SIGUALoss, logits: Tensor, target: Tensor, on_host: bool) 
         target = target.select(class_dim(logits), 1)
     if not is_float and _must_be_classes(criterion):
         return _valid_classes(criterion, target, logits.shape[class_dim(logits)], on_host)
+    if is_float and criterion.by_sigmoid:
+        return _valid_probabilities(criterion, target, on_host)
     valid = target != criterion.ignore_index
     # What else a target may be is the base's affair; and whether its loss has that shape.
-    if not on_host or (is_float and not criterion.by_sigmoid):
+    if not on_host or is_float:
         return valid
     return None if valid.all() else valid
 
@@ -113,6 +115,17 @@ def _valid_classes(criterion: SIGUALoss, target: Tensor, k: int, on_host: bool) 
     valid = target != criterion.ignore_index
     if on_host or criterion.check_labels:
         _check.labels(target, valid, k)
+    return valid
+
+
+def _valid_probabilities(criterion: SIGUALoss, target: Tensor, on_host: bool) -> Tensor | None:
+    if on_host and not 0 <= criterion.ignore_index <= 1:
+        low, high = target.aminmax()
+        if low.item() >= 0 and high.item() <= 1:
+            return None
+    valid = target != criterion.ignore_index
+    if on_host or criterion.check_labels:
+        _check.two_way_probabilities(target, valid)
     return valid
 
 

@@ -62,12 +62,10 @@ class FlatRule:
 
     Args:
         method: a method for which `applies` is true.
-        mean: whether to divide by n.
     """
 
-    def __init__(self, method: Method, mean: bool) -> None:
+    def __init__(self, method: Method) -> None:
         self.condition = method.condition
-        self.mean = mean
         self._made: tuple[Any, ...] = (None, None, None)
 
     @staticmethod
@@ -79,19 +77,20 @@ class FlatRule:
         return (by_rank or on_label or kind is AllGood) and not method.separate
 
     def __call__(
-        self, losses: Tensor, numbers: tuple[Any, ...], *_: Tensor
+        self, losses: Tensor, numbers: tuple[Any, ...], mean: bool, *_: Tensor
     ) -> tuple[Tensor, Array] | None:
         """Return the weights and the codes: 0 good, 1 bad, 2 neither. None if a loss is not finite.
 
         Args:
             losses: float, (n,), n > 0, without gradient.
             numbers: gamma and the condition's numbers.
+            mean: whether to divide by n.
         """
         values: Array = losses.numpy()
         # Read and written together, because another thread may have another batch size.
         key, limits, table = self._made
-        if key != (len(values), values.dtype, numbers):
-            key, limits, table = self._made = self._make(len(values), values.dtype, numbers)
+        if key != (len(values), values.dtype, mean, numbers):
+            key, limits, table = self._made = self._make(len(values), values.dtype, mean, numbers)
         if isinstance(self.condition, SmallLoss):
             ordered = np.sort(values)  # puts NaN last
             limits, finite = ordered[limits], ordered[0] > -INF and ordered[-1] < INF
@@ -103,7 +102,9 @@ class FlatRule:
         codes = _buckets(judged, limits)
         return torch.from_numpy(table[codes]), codes
 
-    def _make(self, n: int, dtype: Any, numbers: tuple[Any, ...]) -> tuple[Any, Array, Array]:
+    def _make(
+        self, n: int, dtype: Any, mean: bool, numbers: tuple[Any, ...]
+    ) -> tuple[Any, Array, Array]:
         """Return the key, the limits (or their ranks), and the weight of each code."""
         gamma, *rates = numbers
         if isinstance(self.condition, SmallLoss):
@@ -111,9 +112,9 @@ class FlatRule:
         else:  # everything is good; or good is -loss <= 0
             limit = 0.0 if isinstance(self.condition, NonNegative) else INF
             limits = np.array([limit, INF], dtype)
-        scale = 1 / n if self.mean else 1.0
+        scale = 1 / n if mean else 1.0
         table = np.array([scale, -gamma * scale, 0.0], dtype)
-        return (n, dtype, numbers), limits, table
+        return (n, dtype, mean, numbers), limits, table
 
 
 def _buckets(values: Array, limits: Array) -> Array:

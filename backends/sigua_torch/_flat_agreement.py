@@ -19,29 +19,34 @@ class FlatAgreement:
     """Agreement, by comparing logits where the threshold is 0, as it is after the warm-up.
 
     Args:
-        mean: whether to divide by n.
         state: the class confidence, which moves; None if margins are those of p.
     """
 
-    def __init__(self, mean: bool, state: Confidence | None) -> None:
-        self.mean, self.state = mean, state
+    def __init__(self, state: Confidence | None) -> None:
+        self.state = state
         self._each: Array = np.arange(0)
 
     @staticmethod
-    def applies(method: Method, smoothing: float) -> bool:
-        """Return whether the rule is Agreement itself, and the loss -log p(label)."""
-        return type(method.condition) is Agreement and method.T is None and not smoothing
+    def applies(method: Method) -> bool:
+        """Return whether the rule is Agreement itself, and the loss not corrected."""
+        return type(method.condition) is Agreement and method.T is None
 
     def __call__(
-        self, losses: Tensor, numbers: tuple[Any, ...], logits: Tensor, target: Tensor
+        self,
+        losses: Tensor,
+        numbers: tuple[Any, ...],
+        mean: bool,
+        logits: Tensor,
+        target: Tensor,
     ) -> tuple[Tensor, Array] | None:
         """Return the weights and the codes 0 good, 1 bad, as `FlatRule` does.
 
         None if a loss is not finite, or if the general path must refuse the call.
 
         Args:
-            losses: float, (n,), n > 0, without gradient.
+            losses: -log p(label), float, (n,), n > 0, without gradient.
             numbers: gamma and the threshold.
+            mean: whether to divide by n.
             logits: float, (n, k).
             target: class indices, (n,).
         """
@@ -61,7 +66,7 @@ class FlatAgreement:
         agrees = _agrees(self._scores(x, few), place, threshold, axis=0 if few else 1)
         if self.state is not None:
             self._count(values, labels, k)
-        scale = 1 / n if self.mean else 1.0
+        scale = 1 / n if mean else 1.0
         table = np.array([scale, -gamma * scale], values.dtype)
         codes = (~agrees).view(np.int8)
         return torch.from_numpy(table[codes]), codes

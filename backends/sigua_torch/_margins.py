@@ -140,12 +140,15 @@ class Confidence(nn.Module):
         return torch.zeros(2, 0) if self.state is None else self.state.clone()
 
     def set_extra_state(self, state: Tensor) -> None:
-        self.state = None if state.numel() == 0 else state.clone()
+        with torch.inference_mode(False):  # whose tensors could not be counted on later
+            exact = torch.promote_types(state.dtype, torch.float32)
+            self.state = None if state.numel() == 0 else state.to(exact, copy=True)
         self.pending = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Confidence:
         exact = self.state, self.pending
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # untyped in PyTorch
+        with torch.inference_mode(False):
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # untyped in PyTorch
         if self.state is not None and self.state.dtype in (torch.float16, torch.bfloat16):
             device = self.state.device  # half precision cannot count to 100
             self.state, self.pending = (x if x is None else x.to(device) for x in exact)

@@ -15,6 +15,7 @@ from sigua.requirements import (
     require_whole,
 )
 
+REDUCTIONS = "mean", "sum", "none"
 _PLAIN = "nn.CrossEntropyLoss(reduction='none')"
 
 
@@ -26,16 +27,18 @@ def check_options(
     smoothing: float,
     base: Any,
     rank_by: Any,
+    check_labels: Any,
 ) -> None:
     """Refuse arguments of the constructor."""
     require_method(method)
-    if not isinstance(ignore_index, Integral):
+    checks.flag("check_labels", check_labels)
+    if not isinstance(ignore_index, Integral) or isinstance(ignore_index, bool):
         raise ValueError(
             f"ignore_index: must be an int, got {ignore_index!r}; try -100, the default"
         )
     if weight is not None:
         class_weights(weight)
-    checks.choice("reduction", reduction, ("mean", "sum", "none"))
+    checks.choice("reduction", reduction, REDUCTIONS)
     checks.number("label_smoothing", smoothing, 0, 1, "try 0, which turns it off")
     _own_loss("base", base)
     _own_loss("rank_by", rank_by)
@@ -99,6 +102,9 @@ def class_weights(weight: Any) -> None:
         raise ValueError(f"{rule}, got a {got}; try torch.tensor(weight, dtype=torch.float32)")
     if weight.ndim != 1 or not weight.is_floating_point():
         got = f"shape {tuple(weight.shape)} of {weight.dtype}"
-        raise ValueError(f"{rule}, got {got}; try weight.float()")
+        advice = "weight.float()" if weight.ndim == 1 else "weight.flatten() on a row or a column"
+        raise ValueError(f"{rule}, got {got}; try {advice}")
+    if weight.requires_grad:
+        raise ValueError(f"{rule}, got one that requires gradients; try weight.detach()")
     if weight.device.type == "cpu" and not ((weight >= 0) & (weight < float("inf"))).all():
         raise ValueError(f"{rule}, got {weight.tolist()}; try another entry, such as 1.0")

@@ -37,8 +37,9 @@ class EpochNumbers(nn.Module):
         self._epoch = 0.0
         self._asked = False
         self._repeated = -1, 0  # the last backward pass that repeated calls, and how many
-        self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
-        self._fill(torch.float32)
+        with torch.inference_mode(False):  # whose tensors could not be filled later
+            self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
+            self._fill(torch.float32)
 
     @property
     def epoch(self) -> float:
@@ -114,11 +115,12 @@ class EpochNumbers(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> EpochNumbers:
         without_values = self.step.is_meta
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # untyped in PyTorch
-        if without_values:  # to_empty leaves memory uninitialised
-            self.step.zero_()
-        gamma = self._tables()[0]  # a cast has rounded the tables, so they are made again
-        self._fill(torch.float64 if gamma.dtype == torch.float64 else torch.float32)
+        with torch.inference_mode(False):  # as when it is made
+            super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # untyped in PyTorch
+            if without_values:  # to_empty leaves memory uninitialised
+                self.step.zero_()
+            gamma = self._tables()[0]  # a cast has rounded the tables, so they are made again
+            self._fill(torch.float64 if gamma.dtype == torch.float64 else torch.float32)
         return self
 
 

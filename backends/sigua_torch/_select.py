@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sigua import Method, SmallLoss, Split
-from sigua.conditions import choose
+from sigua.conditions import choose, is_built_in
 from sigua_torch import _graph
 from sigua_torch._batch import DeviceBatch, GroupedBatch, Groups, HostBatch
 from sigua_torch._examples import Examples
@@ -71,16 +71,14 @@ class Selector:
 
     Args:
         method: whose condition decides.
-        mean: divide by the plain criterion's denominator.
         pool: the processes whose mini-batches are one; None for this process alone.
     """
 
     method: Method
-    mean: bool
     pool: Pool | None = None
 
     def __call__(
-        self, columns: Columns, numbers: tuple[Any, ...], items: Any, on_host: bool
+        self, columns: Columns, numbers: tuple[Any, ...], items: Any, on_host: bool, mean: bool
     ) -> tuple[Tensor, Split]:
         """Return the factors of Eq. 3, (n,), and who is good and bad.
 
@@ -89,22 +87,25 @@ class Selector:
             numbers: gamma and the condition's.
             items: what to divide by instead of the denominator; None for that.
             on_host: whether a number may be read off a tensor.
+            mean: whether to divide by the plain criterion's denominator.
         """
         ranked, valid, shares, *_ = columns
         n = len(ranked)
         if self.pool is not None:
             columns = self._pooled(columns, self.pool)
             ranked, valid, shares, *_ = columns
+        condition = self.method.condition
         size: Any = len(ranked)
         if valid is not None:
             ranked = ranked.masked_fill(~valid, INF)
             size = int(valid.sum()) if on_host else valid.sum()
+        elif not is_built_in(condition):
+            ranked = ranked.clone()  # a user's rule may write to it, and it may be the losses
         given = columns.trusted, columns.sums
         if columns.groups is not None:
             batch: HostBatch = GroupedBatch(ranked, valid, *given, columns.groups)
         else:
             batch = (HostBatch if on_host else DeviceBatch)(ranked, size, *given, columns.margins)
-        condition = self.method.condition
         whole = columns.groups is None and not self.method.separate
         if whole and _graph.takes(condition, ranked):
             split, weights = _graph.small_loss(condition, ranked, size, numbers)
@@ -114,7 +115,7 @@ class Selector:
             else:
                 split = choose(condition, batch, numbers[1:])
             weights = self._weights(split, numbers[0], shares, size, ranked.dtype)
-        if self.mean:
+        if mean:
             weights = weights / _or_one(self._denominator(shares, size, items))
         if self.pool is not None:
             own = self.pool.own

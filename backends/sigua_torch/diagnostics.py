@@ -60,8 +60,8 @@ class SelectionMeter:
             ignore_index: the class index that is not counted.
 
         Raises:
-            ValueError: shapes or dtypes that do not fit, or other arguments than in the calls
-                before.
+            ValueError: shapes, dtypes or devices that do not fit, other arguments or another number
+                of classes than in the calls before, or, on the CPU, a class out of range.
         """
         _check_update(split, intact, logits, target)
         part, right = torch.ones_like(split.good), None
@@ -69,6 +69,8 @@ class SelectionMeter:
             part = target != ignore_index
         if logits is not None and target is not None:
             predicted, k = _predicted(logits, target.shape)
+            self._check_classes(k)
+            _in_range("target", target.masked_fill(~part, 0), k)
             right = predicted == target
         masks = masks_to_count(split, part, intact=intact, right=right)
         if self.counts and self.counts.keys() != masks.keys():
@@ -81,6 +83,13 @@ class SelectionMeter:
         if logits is not None and target is not None:
             found = _class_counts(predicted, target, part, k)
             self.classes = found if self.classes is None else self.classes + found
+
+    def _check_classes(self, k: int) -> None:
+        if self.classes is not None and self.classes.shape[1] != k:
+            raise ValueError(
+                f"logits: must have as many classes until report(), got {k} after "
+                f"{self.classes.shape[1]}; try a SelectionMeter for each output"
+            )
 
     def report(self) -> EpochReport:
         """Return the epoch's report, in one transfer, and reset the counts.
@@ -141,6 +150,7 @@ class LabelHistory:
     def __init__(self, num_examples: int) -> None:
         self.num_examples = checks.whole("num_examples", num_examples, 1, "try len(dataset)")
         self._current: Tensor | None = None
+        self._is_new = False
         self._epochs: list[NDArray[np.float32]] = []
 
     @torch.no_grad()
@@ -148,13 +158,13 @@ class LabelHistory:
         """Record a mini-batch. Nothing waits for the device.
 
         Args:
-            index: integers, (N,): which examples these are.
-            logits: (N, k), or (N, 1) for a sigmoid.
+            index: integers, (N,): which examples these are; on the CPU or with the logits.
+            logits: float, (N, k), or (N, 1) for a sigmoid.
             target: class indices in [0, k), (N,); for a sigmoid 0 or 1.
 
         Raises:
-            ValueError: types, dtypes or shapes that do not fit, or, on the CPU, an index or a class
-                out of range.
+            ValueError: types, dtypes, shapes or devices that do not fit, or, on the CPU, an index
+                or a class out of range.
         """
         for name, value in (("index", index), ("logits", logits), ("target", target)):
             _tensor(name, value)
@@ -171,32 +181,42 @@ class LabelHistory:
             )
         _integers("index", index, "index.long() for numbers of examples; a mask is not allowed")
         _integers("target", target, "target.long()", (torch.uint8,))
+        if not logits.is_floating_point():
+            raise ValueError(
+                f"logits: must be floating-point, got {logits.dtype}; try the model's own output"
+            )
+        _same_device("target", target, logits, "logits")
+        if index.device.type != "cpu":  # from where it is brought to the logits
+            _same_device("index", index, logits, "logits")
         if logits.shape[1] == 1:
             logits = two_way(logits[:, 0])
         _in_range("index", index, self.num_examples)
         _in_range("target", target, logits.shape[1])
         if self._current is None:
             shape = 2, self.num_examples
-            self._current = torch.full(shape, float("nan"), device=logits.device)
+            with torch.inference_mode(False):  # whose tensors could not be written to later
+                self._current = torch.full(shape, float("nan"), device=logits.device)
         log_p = logits.float().log_softmax(1)
         column = target.long()[:, None]
         own = log_p.gather(1, column)[:, 0]
         other = log_p.scatter(1, column, -float("inf")).amax(1)
         here = index.to(logits.device).long()
         self._current[:, here] = torch.stack([-own, own.exp() - other.exp()])
+        self._is_new = True
 
     def end_epoch(self) -> None:
         """Move the epoch's losses and margins to the host, in one transfer.
 
         Raises:
-            ValueError: nothing was recorded yet.
+            ValueError: nothing was recorded since the epoch before.
         """
-        if self._current is None:
+        if self._current is None or not self._is_new:
             raise ValueError(
                 "update: must be called before end_epoch, got no call; "
                 "try update after each training step"
             )
         self._epochs.append(self._current.cpu().numpy().copy())
+        self._is_new = False
 
     @property
     def losses(self) -> NDArray[np.float32]:
@@ -228,6 +248,9 @@ def _check_update(
         )
     _fit("intact", intact, split.good)
     _fit("target", target, split.good)
+    if logits is not None:
+        _tensor("logits", logits)
+        _same_device("logits", logits, split.good, "split")
     if intact is not None and intact.dtype != torch.bool:
         raise ValueError(
             f"intact: must be bool, True for a right label, got {intact.dtype}; try clean == y"
@@ -248,9 +271,10 @@ def _class_counts(predicted: Tensor, target: Tensor, part: Tensor, k: int) -> Te
 
 def _in_range(name: str, value: Tensor, size: int) -> None:
     """Raise ValueError on an index outside [0, size); on the CPU only, because it is read."""
-    if value.device.type != "cpu" or not len(value):
+    if value.device.type != "cpu" or not value.numel():
         return
-    low, high = (int(end) for end in value.aminmax())
+    numbers = value.numpy()
+    low, high = int(numbers.min()), int(numbers.max())
     if low < 0 or high >= size:
         raise ValueError(
             f"{name}: must lie in [0, {size}), got {low if low < 0 else high}; try counting from 0"
@@ -293,4 +317,13 @@ def _fit(name: str, value: Tensor | None, like: Tensor) -> None:
         raise ValueError(
             f"{name}: must have the split's shape {tuple(like.shape)}, got {tuple(value.shape)}; "
             "try an entry per example"
+        )
+    _same_device(name, value, like, "split")
+
+
+def _same_device(name: str, value: Tensor, like: Tensor, of: str) -> None:
+    if value.device != like.device:
+        raise ValueError(
+            f"{name}: must be on the device of {of}, {like.device}, got {value.device}; "
+            f"try {name}.to({str(like.device)!r})"
         )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigua import Method, Split
+from sigua import Method, Split, checks
 from sigua.conditions import reads
 from sigua_torch import _check, _graph
 from sigua_torch._advice import Advice
@@ -21,7 +21,7 @@ from sigua_torch._logits import logits_of
 from sigua_torch._margins import Confidence, Margins
 from sigua_torch._measure import Base
 from sigua_torch._measured import Measured, measured, plain
-from sigua_torch._options import check_options, check_scope
+from sigua_torch._options import REDUCTIONS, check_options, check_scope
 from sigua_torch._pool import pool_of
 from sigua_torch._schedule import EpochNumbers, check_steps
 from sigua_torch._select import Columns, LastSplit, Selector, flattened
@@ -84,7 +84,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     Its `state_dict` holds the epoch, for a resumed run to continue its ramp. The state of a model
     that contains a plain criterion loads, and training begins at epoch 0; the other way,
-    `plain.load_state_dict(state, strict=False)` leaves the epoch out.
+    `plain.load_state_dict(state, strict=False)` leaves the epoch out. A method that keeps a class
+    confidence, as `sigua_ag` does, has that in its state, too: to load the state of another method,
+    or load its state into another, pass `strict=False`; the epoch is loaded.
 
     Shape:
         As for `nn.CrossEntropyLoss`: input (k,), (N, k) or (N, k, d1, ...), with class indices or
@@ -118,7 +120,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
     ) -> None:
         sigmoid = is_two_way(base, method, rank_by)
         base = None if sigmoid else base
-        check_options(method, weight, ignore_index, reduction, label_smoothing, base, rank_by)
+        check_options(
+            method, weight, ignore_index, reduction, label_smoothing, base, rank_by, check_labels
+        )
         check_scope(method, per_class, per_image, sync)
         check_steps(method, steps_per_epoch)
         super().__init__(
@@ -127,25 +131,56 @@ class SIGUALoss(nn.CrossEntropyLoss):
             reduction=reduction,
             label_smoothing=label_smoothing,
         )
-        self.method = method
-        self.base = base
+        self._method, self._per_class, self._per_image = method, per_class, per_image
+        self.base, self.rank_by = base, rank_by
         self.sigmoid = sigmoid
-        # A number to regress on may be -100, the default; a sigmoid's target may not.
         self.by_sigmoid = sigmoid or isinstance(base, nn.BCEWithLogitsLoss)
-        self.ignores_floats = self.by_sigmoid or (base is not None and self.ignore_index != -100)
-        self.per_class, self.per_image, self.rank_by = per_class, per_image, rank_by
         self.check_labels = check_labels
-        self._select = Selector(method, mean=reduction == "mean", pool=pool_of(sync))
+        self._select = Selector(method, pool=pool_of(sync))
         by_class = reads(method.condition, "confidence")
         self.confidence = Confidence(self._select.pool) if by_class else None
         self.reads_margins = by_class or reads(method.condition, "margins")
         self.correction = correction_of(method)
         self.numbers = EpochNumbers(method, steps_per_epoch)
         self._last = LastSplit()
-        whole = self._select.pool is None and not (per_class or per_image)
-        self.is_usual = whole and base is None and rank_by is None
-        self._flat = Everyday.of(self, self._last) if self.is_usual else None
-        self._advice = Advice(method, self.numbers, whole)
+        self._whole = self._select.pool is None and not (per_class or per_image)
+        self._flat = Everyday.of(self, self._last) if self._whole else None
+        self._advice = Advice(method, self.numbers, self._whole)
+
+    @property
+    def method(self) -> Method:
+        """What it trains with; for another method make another criterion, as for the next two."""
+        return self._method
+
+    @property
+    def per_class(self) -> bool:
+        """Whether the examples of each label are selected among apart."""
+        return self._per_class
+
+    @property
+    def per_image(self) -> bool:
+        """Whether each of the N is."""
+        return self._per_image
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether all examples are judged together, by the loss of `nn.CrossEntropyLoss`."""
+        return self._whole and self.base is None and self.rank_by is None
+
+    @property
+    def ignores_floats(self) -> bool:
+        """Whether a float target may be ignored.
+
+        A number to regress on may be -100, the default; a sigmoid's target may not.
+        """
+        return self.by_sigmoid or (self.base is not None and self.ignore_index != -100)
+
+    @property
+    def averages(self) -> bool:
+        """Whether the reduction is "mean"; like `nn.CrossEntropyLoss`, it obeys a change."""
+        if self.reduction not in REDUCTIONS:
+            checks.choice("reduction", self.reduction, REDUCTIONS)
+        return self.reduction == "mean"
 
     @property
     def split(self) -> Split | None:
@@ -233,7 +268,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         margins = Margins(logits, target, valid) if self.reads_margins else None
         ask = None if margins is None else margins.measure(self.confidence)
         columns = Columns.of(examples, found, trusted, groups, ask)
-        weights, split = self._select(columns, numbers, items, on_host)
+        weights, split = self._select(columns, numbers, items, on_host, self.averages)
         if margins is not None and self.confidence is not None and not is_transformed():
             self.confidence.update(margins.sums(), items)
         self.numbers.advance()
@@ -256,10 +291,15 @@ class SIGUALoss(nn.CrossEntropyLoss):
         return copy
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
-        # A plain criterion's state lacks the epoch, and what was seen before it.
-        parts = [f"{prefix}{name}._extra_state" for name in ("numbers", "confidence")]
-        if not any(part in state for part in parts):
-            state[parts[0]] = torch.zeros((), dtype=torch.float64)
-            if self.confidence is not None:
-                state[parts[1]] = torch.zeros(2, 0)
+        epoch, seen = (f"{prefix}{name}._extra_state" for name in ("numbers", "confidence"))
+        keeps = self.confidence is not None
+        if epoch not in state and seen not in state:  # a plain criterion's
+            state[epoch] = torch.zeros((), dtype=torch.float64)
+            if keeps:
+                state[seen] = torch.zeros(2, 0)
+        if epoch in state:
+            _check.state_of_epoch(epoch, state[epoch])
+        if keeps and seen in state:
+            _check.state_of_confidence(seen, state[seen])
+            state[seen] = state[seen].to(self.numbers.step.device)
         super()._load_from_state_dict(state, prefix, *others)

@@ -34,6 +34,11 @@ def mapped_transition(
     """
     rate = checks.number("noise_rate", noise_rate, 0, 1, "try a share of labels", closed=False)
     k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
+    if not isinstance(mapping, Mapping):
+        raise ValueError(
+            "mapping: must be a dict from a class to what it is mistaken for, got a "
+            f"{type(mapping).__name__}; try {{9: 1, 2: 0}}"
+        )
     for source, target in mapping.items():
         for label in (source, target):
             if checks.whole("mapping", label, 0, "number the classes from 0") >= k:
@@ -84,7 +89,7 @@ def random_transition(
     if trace is not None:
         noise_rate = 1 - checks.number("trace", trace, 0, k, "try the sum of the diagonal") / k
     rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share", closed=False)
-    rng = np.random.default_rng(seed)
+    rng = checks.generator(seed)
     for _ in range(100):
         try:
             return TransitionMatrix(_random_rows(rate, k, rng))

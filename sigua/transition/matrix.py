@@ -206,9 +206,20 @@ class TransitionMatrix(Kept):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TransitionMatrix:
-        """Return the matrix that `to_dict` described."""
+        """Return the matrix that `to_dict` described.
+
+        Raises:
+            ValueError: not such a dict, or numbers in it that make no T.
+        """
+        rule = "data: must be what to_dict returned"
+        if not isinstance(data, dict):
+            raise ValueError(f"{rule}, got a {type(data).__name__}; try T.to_dict()")
         form = next((form for form in FORMS if form.key in data), Symmetric)
-        return cls._of(form.from_dict(data))
+        try:
+            return cls._of(form.from_dict(data))
+        except (KeyError, TypeError) as error:  # a part is missing, unknown or of another type
+            got = ", ".join(map(str, data)) or "an empty dict"
+            raise ValueError(f"{rule}, got {got} ({error}); try T.to_dict()") from None
 
 
 def matrix_from(rows: Matrix, name: str, how: str, advice: str) -> TransitionMatrix:
