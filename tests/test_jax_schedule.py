@@ -120,7 +120,12 @@ def test_what_is_refused(epoch, method, steps, words):
         (1, sigua.sigua_sl(0.5, 0.2, warmup=1000), 1001, ["steps_per_epoch", "1000000 steps"]),
         (1, sigua.sigua_sl(0.5, delta=lambda t: 0.1), 7, ["epoch", "settle", "method.at(t)"]),
         (jnp.arange(3), SL, 7, ["epoch: must be one number", "(3,)"]),
-        (1, sigua.custom(Changing()), 3, ["condition: must return as many numbers", "(1.0,)"]),
+        (
+            1,
+            sigua.custom(Changing()),
+            3,
+            ["condition: must have an at that returns as many numbers", "(1.0,)"],
+        ),
     ],
 )
 def test_what_is_refused_of_a_traced_step(epoch, method, steps, words):
