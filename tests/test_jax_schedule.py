@@ -124,7 +124,7 @@ def test_what_is_refused(epoch, method, steps, words):
             1,
             sigua.custom(Changing()),
             3,
-            ["condition: must have an at that returns as many numbers", "(1.0,)"],
+            ["condition: must have an at", "(1.0,)"],
         ),
     ],
 )
