@@ -128,13 +128,11 @@ class Method:
             ValueError: as for `at`.
         """
         rule: Any = self.condition
-        numbers: Any = ()
+        gammas = values_at("gamma", self.gamma, epochs)
         if "at_each" in vars(type(rule)):
-            numbers = rule.at_each(epochs)
-        elif rule.at(0):
-            each = [_numbers_at(rule, epoch) for epoch in epochs.tolist()]
-            numbers = map(np.array, zip(*each, strict=True))
-        return [values_at("gamma", self.gamma, epochs), *numbers]
+            return [gammas, *rule.at_each(epochs)]
+        each = [_numbers_at(rule, epoch) for epoch in epochs.tolist()]
+        return [gammas, *map(np.array, zip(*each, strict=True))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the method as a dict of strings, numbers and lists, for JSON.

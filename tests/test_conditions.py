@@ -456,6 +456,9 @@ WRONG_AT = {
     "no NaN, got (nan,) at epoch 0": (float("nan"),),
     "no NaN, got (nan,) at epoch 2": lambda epoch: (1.0 if epoch < 2 else float("nan"),),
     "as many numbers in each epoch, got () at epoch 2, and 1": lambda t: (1.0,) if t < 2 else (),
+    "as many numbers in each epoch, got (1.0,) at epoch 2, and 0": lambda t: (
+        () if t < 2 else (1.0,)
+    ),
     "a tuple of numbers, got [1] at epoch 2": lambda t: (1.0,) if t < 2 else [1],
 }
 
