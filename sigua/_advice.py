@@ -29,20 +29,9 @@ class Advice(NamedTuple):
 def advise(found: Diagnosis) -> Advice:
     """Return the advice; `ENOUGH` checked labels are also trained on, and choose the epoch."""
     with_checked = found.num_checked >= ENOUGH
-    if found.num_examples < FEWEST and not with_checked:
-        why = f"fewer than {FEWEST} labels say nothing about their errors"
-        return Advice(standard(), "sigua.standard(), plain training", why)
-    if found.above_chance.low <= 0 and not with_checked:
-        why = (
-            "the labels are hardly more probable to the model than random ones, so that nothing "
-            "can be known; take a better model, or check the order of rows and columns"
-        )
-        return Advice(standard(), "sigua.standard(), plain training", why)
-    if found.noise_rate.value < HARDLY:
-        why = "hardly any label is wrong"
-        if not with_checked:
-            why += f", unless errors follow from the input: {CHECK}"
-        return Advice(standard(), "sigua.standard(), plain training", why)
+    plain = _why_plain(found, with_checked)
+    if plain:
+        return Advice(standard(), "sigua.standard(), plain training", plain)
     recipe = ", and half of the checked in each mini-batch" if with_checked else ""
     follows = found.follows_input in ("yes", "partly")
     directed = found.one_for_another and with_checked
@@ -59,3 +48,20 @@ def advise(found: Diagnosis) -> Advice:
     epoch = "the other half chooses the epoch" if with_checked else f"better, {CHECK}"
     take = f"sigua.forward_correction(diagnosis.T){recipe}"
     return Advice(forward_correction(found.T), take, f"{why}; {epoch}")
+
+
+def _why_plain(found: Diagnosis, with_checked: bool) -> str:
+    """Return why plain training is advised, or nothing if it is not."""
+    hardly = found.noise_rate.value < HARDLY
+    if with_checked:
+        return "hardly any label is wrong" if hardly else ""
+    if found.num_examples < FEWEST:
+        return f"fewer than {FEWEST} labels say nothing about their errors"
+    if found.above_chance.low <= 0:
+        return (
+            "the labels are hardly more probable to the model than random ones, so that nothing "
+            "can be known; take a better model, or check the order of rows and columns"
+        )
+    if hardly:
+        return f"hardly any label is wrong, unless errors follow from the input: {CHECK}"
+    return ""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sigua import checks
 from sigua._advice import Advice, advise
+from sigua._checked import checked_labels
 from sigua._estimators import Evidence
-from sigua._names import column_names, columns_of, probabilities_and_labels, same_order
+from sigua._names import probabilities_and_labels
 from sigua.counting import count_transition
 from sigua.estimate import are_apart, confident_rate, surest_transition
 from sigua.intervals import Interval, counted
@@ -172,16 +172,7 @@ def diagnose(
     """
     p, y = probabilities_and_labels(probabilities, labels, classes)
     y, k = np.asarray(y, dtype=np.int64), p.shape[1]
-    frame, of, series = probabilities, "probabilities", true_labels
-    if not hasattr(frame, "iloc"):
-        frame, of = labels, "labels"
-    if true_labels is not None:
-        names = column_names(probabilities, classes, k)
-        true_labels = columns_of("true_labels", true_labels, names)
-    places, true = _checked(true_labels, checked, len(y), k)
-    if hasattr(frame, "iloc"):
-        of = of if checked is None else f"{of}.iloc[checked]"
-        same_order("true_labels", series, frame.iloc[places], of)
+    places, true = checked_labels(probabilities, labels, true_labels, checked, classes, p.shape)
     evidence = Evidence(p, y, None, 1.0)
     predicted, sureness, _ = evidence.read
     agreement = counted(int((predicted == y).sum()), len(y))
@@ -243,46 +234,6 @@ def _follows_input(
     as_given, right = (round(share.value * wrong) for share in (reproduced, corrected))
     sign = counted(as_given, as_given + right) if as_given + right else Interval(0.5, 0, 1)
     return "yes" if sign.low > 0.5 else "no" if sign.high < 0.5 else "partly"
-
-
-def _checked(
-    true_labels: Any, checked: Any, n: int, k: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the indices of the checked examples and their true labels, (m,) each."""
-    if true_labels is None:
-        if checked is not None:
-            raise ValueError(
-                "true_labels: must be given with checked, got None; try passing them, too"
-            )
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    true = checks.labels("true_labels", true_labels, k).astype(np.int64)
-    places = np.arange(n) if checked is None else checks.array("checked", checked)
-    if places.dtype == bool:
-        if places.shape != (n,):
-            shape = places.shape
-            raise ValueError(f"checked: a mask must have shape ({n},), got {shape}; try indices")
-        places = np.flatnonzero(places)
-    if places.shape != (0,) and (places.ndim != 1 or places.dtype.kind not in "iu"):
-        got = f"shape {places.shape} of {places.dtype}"
-        raise ValueError(f"checked: must be indices or a bool mask, got {got}; try np.flatnonzero")
-    if len(places) and not 0 <= places.min() <= places.max() < n:
-        raise ValueError(
-            f"checked: must be indices in [0, {n}), got {places.min()} to {places.max()}; "
-            "try positions instead of names of rows"
-        )
-    if len(np.unique(places)) != len(places):
-        advice = "checked.astype(bool)" if len(places) == n else "np.unique"
-        raise ValueError(f"checked: must name each example once, got one twice; try {advice}")
-    places = places.astype(np.int64)
-    if len(true) != len(places):
-        advice = "an entry for each" if len(true) != n else "true_labels[checked]"
-        if checked is None:
-            advice = "checked=, the indices of those that were"
-        raise ValueError(
-            f"true_labels: must have an entry for each of the {len(places)} checked, "
-            f"got {len(true)}; try {advice}"
-        )
-    return places, true
 
 
 def _counted_transition(

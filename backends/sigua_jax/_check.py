@@ -116,16 +116,6 @@ def mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
     return found
 
 
-def masks(split: Split, shape: tuple[int, ...]) -> None:
-    """Raise ValueError unless a rule returned masks with an entry per example."""
-    for mask in split:
-        if mask.shape != shape:
-            raise ValueError(
-                f"condition: must return masks of shape {shape}, got {mask.shape}; "
-                "try an entry for each of batch.losses"
-            )
-
-
 def confidence_for(method: Method, state: Any, num_classes: int) -> Array | None:
     """Return the class confidence for a rule that reads it, and None for other rules.
 

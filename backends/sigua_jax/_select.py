@@ -63,7 +63,6 @@ def decide(
         _check.integer_labels(given.labels)
         batch = ClassBatch(ranked, size, *asked, given.where, given.labels, given.num_classes)
     split = choose(method.condition, batch, tuple(numbers))
-    _check.masks(split, ranked.shape)
     # An infinite loss contributes nothing; NaN stays NaN, even times 0.
     losses = jnp.where(given.where & (losses != jnp.inf), losses, 0.0)
     return Step(losses, split, gamma, _shares(options.weight, given, losses.dtype))

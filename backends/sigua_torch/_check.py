@@ -51,17 +51,21 @@ def _tensor(name: str, value: Any) -> None:
         raise ValueError(f"{name}: must be a torch tensor, got a {got}; try torch.as_tensor(...)")
 
 
+def same_device(name: str, value: Tensor, device: torch.device, of: str) -> None:
+    """Refuse a tensor on another device than `of` says."""
+    if value.device != device:
+        raise ValueError(
+            f"{name}: must be on {of}, {device}, got {value.device}; try {name}.to({str(device)!r})"
+        )
+
+
 def batch(
     method: Method, logits: Tensor, target: Tensor, base: Any, weight: Tensor | None = None
 ) -> None:
     """Refuse logits and targets whose types, shapes or dtypes cannot belong together."""
     _tensor("input", logits)
     _tensor("target", target)
-    if logits.device != target.device:
-        raise ValueError(
-            f"target: must be on the input's device, {logits.device}, got {target.device}; "
-            f"try target.to({str(logits.device)!r})"
-        )
+    same_device("target", target, logits.device, "the input's device")
     if base is not None and method.T is None:
         if isinstance(base, (nn.BCEWithLogitsLoss, nn.BCELoss)) and not target.is_floating_point():
             raise ValueError(
@@ -123,27 +127,21 @@ def _shapes(logits: Tensor, target: Tensor) -> str:
 def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
     """Refuse class indices outside [0, k) that are not ignored; reads the target."""
     outside = valid & ((target < 0) | (target >= num_classes))
-    if torch.compiler.is_compiling():  # which raises on the device itself
-        torch._assert_async(~outside.any(), f"target: must lie in [0, {num_classes})")
-    elif outside.any():
-        place = tuple(outside.nonzero()[0].tolist())
-        where = ", ".join(map(str, place))
+    place = _first(outside, f"target: must lie in [0, {num_classes})")
+    if place is not None:
         raise ValueError(
-            f"target: must be class indices in [0, {num_classes}), got {target[place].item()} at "
-            f"[{where}]; try numbering the classes from 0, or ignore_index for missing labels"
+            f"target: must be class indices in [0, {num_classes}), got {target[place].item()}"
+            f"{_at(place)}; try numbering the classes from 0, or ignore_index for missing labels"
         )
 
 
 def two_way_probabilities(target: Tensor, valid: Tensor) -> None:
     """Refuse a sigmoid's targets outside [0, 1] that are not ignored; reads them."""
-    outside = valid & ~((target >= 0) & (target <= 1.02))  # rounded, as below
-    if torch.compiler.is_compiling():
-        torch._assert_async(~outside.any(), "target: must lie in [0, 1]")
-    elif outside.any():
-        place = tuple(outside.nonzero()[0].tolist())
-        where = f" at [{', '.join(map(str, place))}]" if place else ""
+    outside = valid & ~((target >= 0) & (target <= 1 + checks.SUM_TOLERANCE))
+    place = _first(outside, "target: must lie in [0, 1]")
+    if place is not None:
         raise ValueError(
-            f"target: must lie in [0, 1] for a sigmoid, got {target[place].item():g}{where}; "
+            f"target: must lie in [0, 1] for a sigmoid, got {target[place].item():g}{_at(place)}; "
             "try probabilities, or ignore_index=-1 with -1 for missing labels"
         )
 
@@ -151,17 +149,26 @@ def two_way_probabilities(target: Tensor, valid: Tensor) -> None:
 def probabilities(target: Tensor, dim: int) -> None:
     """Refuse class probabilities that are none; reads the target."""
     sums = target.sum(dim)
-    wrong = ~((sums - 1).abs() <= 0.02) | (target < 0).any(dim)  # bfloat16 rounds that much
-    if torch.compiler.is_compiling():
-        torch._assert_async(~wrong.any(), "target: must be class probabilities")
-    elif wrong.any():
-        place = tuple(wrong.nonzero()[0].tolist())
-        where = f" at [{', '.join(map(str, place))}]" if place else ""
+    wrong = ~((sums - 1).abs() <= checks.SUM_TOLERANCE) | (target < 0).any(dim)
+    place = _first(wrong, "target: must be class probabilities")
+    if place is not None:
         raise ValueError(
             "target: must be class probabilities that sum to 1, from 0 up, got the sum "
-            f"{sums[place].item():g}{where} (least entry of all: {target.min():g}); "
+            f"{sums[place].item():g}{_at(place)} (least entry of all: {target.min():g}); "
             "try class indices, or base=nn.BCEWithLogitsLoss(...) with a logit per label"
         )
+
+
+def _first(wrong: Tensor, rule: str) -> tuple[int, ...] | None:
+    """Return where the first wrong entry is, or None; in a graph the device itself raises."""
+    if torch.compiler.is_compiling():
+        torch._assert_async(~wrong.any(), rule)
+        return None
+    return tuple(wrong.nonzero()[0].tolist()) if wrong.any() else None
+
+
+def _at(place: tuple[int, ...]) -> str:
+    return f" at [{', '.join(map(str, place))}]" if place else ""
 
 
 def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None:
@@ -180,11 +187,7 @@ def trusted(method: Method, mask: Tensor | Split | None, losses: Tensor) -> None
         )
     for part in mask if isinstance(mask, Split) else (mask,):
         _tensor("trusted", part)
-        if part.device != losses.device:
-            raise ValueError(
-                f"trusted: must be on the losses' device, {losses.device}, got {part.device}; "
-                f"try trusted.to({str(losses.device)!r})"
-            )
+        same_device("trusted", part, losses.device, "the losses' device")
         if part.dtype != torch.bool or part.shape != losses.shape:
             raise ValueError(
                 f"trusted: must be a bool per example, {tuple(losses.shape)}, got "

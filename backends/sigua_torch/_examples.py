@@ -119,6 +119,7 @@ def _valid_classes(criterion: SIGUALoss, target: Tensor, k: int, on_host: bool) 
 
 
 def _valid_probabilities(criterion: SIGUALoss, target: Tensor, on_host: bool) -> Tensor | None:
+    """Return which targets of a sigmoid take part, or None for all; refuse others."""
     if on_host and not 0 <= criterion.ignore_index <= 1:
         low, high = target.aminmax()
         if low.item() >= 0 and high.item() <= 1:

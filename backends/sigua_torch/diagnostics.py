@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sigua import Split, checks
 from sigua.diagnostics import EpochReport, masks_to_count, report
+from sigua_torch import _check
 from sigua_torch._measure import class_dim
 from sigua_torch._sigmoid import two_way
 
@@ -185,9 +186,9 @@ class LabelHistory:
             raise ValueError(
                 f"logits: must be floating-point, got {logits.dtype}; try the model's own output"
             )
-        _same_device("target", target, logits, "logits")
+        _check.same_device("target", target, logits.device, "the device of logits")
         if index.device.type != "cpu":  # from where it is brought to the logits
-            _same_device("index", index, logits, "logits")
+            _check.same_device("index", index, logits.device, "the device of logits")
         if logits.shape[1] == 1:
             logits = two_way(logits[:, 0])
         _in_range("index", index, self.num_examples)
@@ -250,7 +251,7 @@ def _check_update(
     _fit("target", target, split.good)
     if logits is not None:
         _tensor("logits", logits)
-        _same_device("logits", logits, split.good, "split")
+        _check.same_device("logits", logits, split.good.device, "the device of split")
     if intact is not None and intact.dtype != torch.bool:
         raise ValueError(
             f"intact: must be bool, True for a right label, got {intact.dtype}; try clean == y"
@@ -318,12 +319,4 @@ def _fit(name: str, value: Tensor | None, like: Tensor) -> None:
             f"{name}: must have the split's shape {tuple(like.shape)}, got {tuple(value.shape)}; "
             "try an entry per example"
         )
-    _same_device(name, value, like, "split")
-
-
-def _same_device(name: str, value: Tensor, like: Tensor, of: str) -> None:
-    if value.device != like.device:
-        raise ValueError(
-            f"{name}: must be on the device of {of}, {like.device}, got {value.device}; "
-            f"try {name}.to({str(like.device)!r})"
-        )
+    _check.same_device(name, value, like.device, "the device of split")

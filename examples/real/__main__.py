@@ -31,9 +31,7 @@ def main() -> None:
     add("--music", type=Path, metavar="DIR", help="a folder with music_genre_*.csv")
     add("--fashion", type=Path, metavar="DIR", help="a folder with Fashion-MNIST's four files")
     add("--made-up", action="store_true", help="digits and overlapping classes, instead")
-    add(
-        "--unseen", action="store_true", help="sets that were not used to write the advice, instead"
-    )
+    add("--unseen", action="store_true", help="sets the advice was not written on, instead")
     add("--out", type=Path, metavar="FILE", default="real.jsonl", help="%(default)s")
     add("--seeds", type=int, nargs="+", metavar="N", default=[0, 1, 2, 3, 4], help="%(default)s")
     add("--only", nargs="+", choices=list(KNOWS), default=list(KNOWS), metavar="RECIPE")
@@ -55,9 +53,10 @@ def run(args: argparse.Namespace) -> None:
     if args.out.exists():
         lines = args.out.read_text(encoding="utf-8").splitlines()
         done = {key(json.loads(line)) for line in lines}
-    makers = sets(args.music, args.fashion)
-    if args.made_up or args.unseen:
-        makers = made_up() if args.made_up else not_used()
+    if args.unseen:
+        makers = not_used()
+    else:
+        makers = made_up() if args.made_up else sets(args.music, args.fashion)
     names = [name for name in makers if args.sets is None or name in args.sets]
     for seed, name, size in product(args.seeds, names, args.checked):
         wanted = [ADVICE, *args.only]

@@ -119,17 +119,27 @@ def sets(music_folder: Path | None, fashion_folder: Path | None) -> dict[str, Ma
     return found
 
 
-def digits(seed: int, noise: str) -> Data:
-    """Return scikit-learn's digits with labels corrupted in one of nine ways."""
-    x, true = load_digits(return_X_y=True)
+Load = Callable[..., tuple[np.ndarray, np.ndarray]]
+
+
+def corrupted(
+    seed: int, load: Load, corrupt: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+) -> Data:
+    """Return one of scikit-learn's data sets; `corrupt` makes labels from x, labels and k."""
+    x, true = load(return_X_y=True)
     x, x_test, true, y_test = train_test_split(
         x, true, test_size=0.3, random_state=seed, stratify=true
     )
-    k = 10
-    if noise == "instance-40":
-        unit = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-3) / 8
-        given = sigua.corrupt_labels_by_instance(unit, true, 0.4, k, seed)
-    else:
+    return _standardised(x, corrupt(x, true, int(true.max()) + 1), true, x_test, y_test)
+
+
+def digits(seed: int, noise: str) -> Data:
+    """Return scikit-learn's digits with labels corrupted in one of nine ways."""
+
+    def corrupt(x: np.ndarray, true: np.ndarray, k: int) -> np.ndarray:
+        if noise == "instance-40":
+            unit = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-3) / 8
+            return sigua.corrupt_labels_by_instance(unit, true, 0.4, k, seed)
         T = {
             "clean": sigua.TransitionMatrix.symmetric(0.0, k),
             "sym-20": sigua.TransitionMatrix.symmetric(0.2, k),
@@ -140,8 +150,9 @@ def digits(seed: int, noise: str) -> Data:
             "asym-40": sigua.mapped_transition({2: 7, 3: 8, 5: 6, 6: 5, 7: 1}, 0.4, k),
             "random-40": sigua.random_transition(k, noise_rate=0.4, seed=seed),
         }[noise]
-        given = sigua.corrupt_labels(true, T, seed=seed)
-    return _standardised(x, given, true, x_test, y_test)
+        return sigua.corrupt_labels(true, T, seed=seed)
+
+    return corrupted(seed, load_digits, corrupt)
 
 
 def overlapping(seed: int, noise_rate: float) -> Data:
@@ -168,21 +179,20 @@ def made_up() -> dict[str, Make]:
     return found
 
 
-def unseen(seed: int, load: Callable[..., tuple[np.ndarray, np.ndarray]], noise: str) -> Data:
+def unseen(seed: int, load: Load, noise: str) -> Data:
     """Return one of scikit-learn's data sets; "by class" is 45 % of every other class, else 15 %.
 
     A wrong label is then the next class.
     """
-    x, true = load(return_X_y=True)
-    x, x_test, true, y_test = train_test_split(
-        x, true, test_size=0.3, random_state=seed, stratify=true
-    )
-    k = int(true.max()) + 1
-    T = sigua.TransitionMatrix.symmetric(0.3, k)
-    if noise == "by class":
-        rates = np.where(np.arange(k) % 2, 0.15, 0.45)
-        T = sigua.TransitionMatrix(np.diag(1 - rates) + np.roll(np.diag(rates), 1, axis=1))
-    return _standardised(x, sigua.corrupt_labels(true, T, seed=seed), true, x_test, y_test)
+
+    def corrupt(x: np.ndarray, true: np.ndarray, k: int) -> np.ndarray:
+        T = sigua.TransitionMatrix.symmetric(0.3, k)
+        if noise == "by class":
+            rates = np.where(np.arange(k) % 2, 0.15, 0.45)
+            T = sigua.TransitionMatrix(np.diag(1 - rates) + np.roll(np.diag(rates), 1, axis=1))
+        return sigua.corrupt_labels(true, T, seed=seed)
+
+    return corrupted(seed, load, corrupt)
 
 
 UNSEEN = {"breast cancer": load_breast_cancer, "wine": load_wine, "digits": load_digits}

@@ -43,6 +43,11 @@ def judged(row: Row, by: str) -> float:
     return last(row) if "sigua_ag" in row["recipe"] else chosen(row, by)
 
 
+def head(*names: str) -> list[str]:
+    """Return the first two lines of a Markdown table."""
+    return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+
+
 class Results:
     """Accuracies by set, seed and recipe, and what was advised."""
 
@@ -65,8 +70,7 @@ class Results:
 
     def table(self) -> str:
         """Return a Markdown table: what each recipe knows, and its accuracy on each set."""
-        lines = [f"| knows | recipe | {' | '.join(self.sets)} |"]
-        lines.append("|---" * (len(self.sets) + 2) + "|")
+        lines = head("knows", "recipe", *self.sets)
         parts = {"nothing": [ADVICE, *NOTHING], "checked": [ADVICE, *CHECKED], "all": ORACLE}
         for knows, recipes in parts.items():
             for recipe in recipes:
@@ -79,8 +83,7 @@ class Results:
 
     def epochs(self) -> str:
         """Return a Markdown table: at which epoch plain training and agreement are best judged."""
-        lines = [f"| recipe | epoch | {' | '.join(self.sets)} |"]
-        lines.append("|---" * (len(self.sets) + 2) + "|")
+        lines = head("recipe", "epoch", *self.sets)
         ways = {
             "by held-out noisy labels": lambda row: chosen(row, "noisy"),
             "by the checked": lambda row: chosen(row, "checked"),
@@ -96,10 +99,7 @@ class Results:
 
     def verdict(self) -> str:
         """Return how the advice compares, by set: with plain training, and with the best."""
-        lines = [
-            "| set | knows | advised | above plain | below the best |",
-            "|---|---|---|---|---|",
-        ]
+        lines = head("set", "knows", "advised", "above plain", "below the best")
         for knows, recipes in {"nothing": NOTHING, "checked": CHECKED}.items():
             for name in self.sets:
                 advice, plain = self.values(name, ADVICE, knows), self.values(name, "plain", knows)
@@ -130,8 +130,7 @@ def tables(rows: list[Row]) -> str:
 
 def sizes_table(by_size: dict[int, Results]) -> str:
     """Return a Markdown table: accuracy by set and recipe, and by the number of checked labels."""
-    lines = [f"| set | recipe | {' | '.join(map(str, by_size))} |"]
-    lines.append("|---" * (len(by_size) + 2) + "|")
+    lines = head("set", "recipe", *map(str, by_size))
     names = dict.fromkeys(name for results in by_size.values() for name in results.sets)
     for name, recipe in product(names, [ADVICE, *CHECKED]):
         groups = [results.values(name, recipe, "checked") for results in by_size.values()]
