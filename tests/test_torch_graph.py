@@ -28,11 +28,13 @@ def graph():
     return lambda f: torch.compile(f, backend="aot_eager", fullgraph=True, dynamic=True)
 
 
+@pytest.mark.parametrize("most", [0, 512], ids=["operator", "counted"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", ["all", "half"])
 @pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
-def test_the_operator_selects_as_the_reference_does(losses, size, dtype):
+def test_a_graph_selects_as_the_reference_does(losses, size, dtype, most, monkeypatch):
     """Counts of all, and counts of half that take part, where the others are +inf."""
+    monkeypatch.setattr(_graph, "COUNTED", most)
     values = torch.tensor(losses, dtype=dtype)
     if size == "half":
         values[1::2] = INF
@@ -83,6 +85,21 @@ def test_a_graph_equals_the_eager_step_with_infinite_losses_and_missing_labels(
             results.append((value.detach(), x.grad, *criterion.split))
         torch.testing.assert_close(*results)
         assert results[1][1].isfinite().all()
+
+
+def test_a_graph_selects_alike_where_it_counts_and_where_it_sorts():
+    """The number of mini-batch sizes that are compiled is two, not one for each."""
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(_graph.small_loss, backend=counter, fullgraph=True, dynamic=True)
+    numbers = tuple(map(torch.tensor, METHOD.at(0)))
+    rng = np.random.default_rng(0)
+    for n in (_graph.COUNTED - 1, _graph.COUNTED, _graph.COUNTED + 1, 2 * _graph.COUNTED):
+        losses = rng.integers(0, 99, n).astype(np.float32)
+        split, _ = compiled(METHOD.condition, torch.tensor(losses), torch.tensor(n), numbers)
+        for mask, right in zip(split, sigua.reference.split(METHOD, losses, epoch=0), strict=True):
+            np.testing.assert_array_equal(mask, right)
+    assert counter.frame_count == 2
 
 
 class Count(TorchDispatchMode):

@@ -1,8 +1,8 @@
-"""Small-loss selection in a graph that is compiled for the CPU: one operator, by NumPy.
+"""Small-loss selection in a graph that is compiled for the CPU: without a sort, or by NumPy's.
 
 Inductor fuses no sort there but calls PyTorch's, which takes twice as long as all the rest; and
-what it makes of the masks, which are bytes, is slow. As `torch.library.custom_op` the call itself
-would take longer than a sort of 128 losses.
+what it makes of the masks, which are bytes, is slow. So many losses go to one operator. As
+`torch.library.custom_op` its call alone would take longer than a sort of 128 losses.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from torch import Tensor
 
 from sigua import SmallLoss, Split
 from sigua_torch._flat import INF, Array, is_transformed
+
+COUNTED = 512
+"""Up to so many losses, n^2 comparisons, which inductor fuses, take less time than the operator."""
 
 _LIBRARY = torch.library.Library("sigua", "FRAGMENT")  # type: ignore[no-untyped-call]  # PyTorch's
 _LIBRARY.define(  # type: ignore[no-untyped-call]  # PyTorch's
@@ -56,9 +59,21 @@ def small_loss(
         numbers: gamma and the condition's.
     """
     gamma, *rates = numbers
-    kept, reached = condition.counts(size, *rates)
-    good, bad, signs = torch.ops.sigua.small_loss(losses, kept, reached, gamma)
-    return Split(good, bad), signs
+    counts = condition.counts(size, *rates)
+    if len(losses) > COUNTED:
+        good, bad, signs = torch.ops.sigua.small_loss(losses, *counts, gamma)
+        return Split(good, bad), signs
+    smaller = _smaller(losses)
+    good, both = ((losses < INF) & (smaller < count) for count in counts)
+    bad = both & ~good
+    return Split(good, bad), torch.where(bad, -gamma, good.to(losses.dtype))
+
+
+def _smaller(losses: Tensor) -> Tensor:
+    """Return how many losses are smaller than each, (n,)."""
+    # With `unsqueeze`, inductor would measure the losses again for each of the n^2 comparisons.
+    column = losses.as_strided((len(losses), 1), (losses.stride(0), 0))
+    return (losses < column).to(losses.dtype).sum(1)
 
 
 def _by_numpy(
