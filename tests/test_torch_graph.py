@@ -88,7 +88,7 @@ def test_a_graph_equals_the_eager_step_with_infinite_losses_and_missing_labels(
 
 
 def test_a_graph_selects_alike_where_it_counts_and_where_it_sorts():
-    """The number of mini-batch sizes that are compiled is two, not one for each."""
+    """And two graphs are enough for all sizes."""
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounter()
     compiled = torch.compile(_graph.small_loss, backend=counter, fullgraph=True, dynamic=True)

@@ -124,7 +124,7 @@ def test_weights_stay_finite_and_a_nan_batch_that_was_skipped_leaves_no_trace(me
 
 
 def test_no_recompilation_once_each_size_and_kind_has_been_seen():
-    """In one dtype; 0 and 1 are sizes of their own to torch.compile."""
+    """In one dtype: the first size, 0, 1, up to 512, above it, where selection is another."""
     torch._dynamo.reset()
     counter = CompileCounter()
     criterion = SIGUALoss(METHODS["sl"])
@@ -135,7 +135,7 @@ def test_no_recompilation_once_each_size_and_kind_has_been_seen():
         criterion.set_epoch(step / 50)
         if kind_of(step) != "outside":  # in a graph, labels are not looked at
             compiled(logits.float().requires_grad_(), labels).backward()
-    assert counter.frame_count <= 4
+    assert counter.frame_count <= 5
 
 
 def test_resident_memory_settles():
