@@ -296,7 +296,8 @@ def step(
     parts: dict[str, Any] = {"trusted": trusted, "class_sums": sums, "groups": groups}
     chosen = split(method, losses, epoch, margins=found, **parts)
     weights = signed_weights(chosen, method.at(epoch)[0], separate=method.separate)
-    value = objective(losses, weights)
+    lost = len(losses) > 0 and bool(np.isposinf(losses).all())
+    value = np.inf if lost else objective(losses, weights)
     slopes = np.where(np.isposinf(losses)[:, None], 0.0, slopes)
     return Step(losses, chosen, value, slopes * weights[:, None] / max(len(losses), 1))
 
