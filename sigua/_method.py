@@ -15,6 +15,7 @@ from sigua.conditions import Condition, NonNegative
 from sigua.objective import Array
 from sigua.schedules import Epochs, Knots, Schedule, horizon, value_at, values_at
 from sigua.transition import TransitionMatrix, require_matrix
+from sigua.transition.matrix import MAX_DENSE
 
 Correction = Literal["none", "backward", "forward"]
 CORRECTIONS: tuple[Correction, ...] = get_args(Correction)
@@ -53,7 +54,9 @@ class Method:
                 "try correction='backward' or 'forward'"
             )
         if self.correction != "none":
-            require_matrix("T", self.T)
+            T = require_matrix("T", self.T)
+            if self.correction == "backward" and T.csr is not None:
+                self._check_dense(T)
         if isinstance(self.condition, NonNegative):
             self._check_non_negative(self.condition)
 
@@ -84,6 +87,13 @@ class Method:
             raise ValueError(
                 f"condition: must have an epoch as its horizon, got {condition.horizon!r}; "
                 "try 0, for no schedule"
+            )
+
+    def _check_dense(self, T: TransitionMatrix) -> None:
+        if T.num_classes > MAX_DENSE:
+            raise ValueError(
+                f"T: must have at most {MAX_DENSE} classes for backward correction if sparse, "
+                f"got {T.num_classes}, whose inverse is not; try forward_correction(T)"
             )
 
     def _check_non_negative(self, condition: NonNegative) -> None:
