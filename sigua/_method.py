@@ -9,11 +9,12 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sigua import checks, conditions
+from sigua import _gone, checks, conditions
 from sigua.conditions import Condition, NonNegative
 from sigua.objective import Array
-from sigua.schedules import Epochs, Knots, Schedule, horizon, value_at, values_at
+from sigua.schedules import Knots, Schedule, epoch_number, horizon, value_at
 from sigua.transition import TransitionMatrix, require_matrix
 from sigua.transition.matrix import MAX_DENSE
 
@@ -33,8 +34,6 @@ class Method:
     T: TransitionMatrix | None = None
     separate: bool = False
     """Average good and bad losses apart, as the authors' released code does."""
-    needs_cross_entropy: ClassVar[bool] = False
-    """Whether the rule's numbers are right for plain cross-entropy and no other loss."""
 
     _by_name: ClassVar[dict[str, type[Method]]] = {}
 
@@ -107,7 +106,7 @@ class Method:
                 "over='classes': with this T the sum of the corrected losses can never be "
                 "negative, so no example is ever bad and this is plain backward correction; "
                 "use over='label' or over='batch'",
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _arguments(self) -> dict[str, Any]:
@@ -126,23 +125,17 @@ class Method:
             ValueError: `epoch` is negative, a schedule left its range, or a rule of one's own does
                 not return as many numbers as at epoch 0.
         """
-        epoch = checks.number("epoch", epoch, 0, float("inf"), "try counting epochs from 0")
+        epoch = epoch_number(epoch)
         return value_at("gamma", self.gamma, epoch), *_numbers_at(self.condition, epoch)
 
-    def at_each(self, epochs: Epochs) -> list[Array]:
-        """Return `at` for many epochs at once, an array per number.
-
-        A rule of one's own, and one that inherits from ours, is asked epoch by epoch.
+    def at_each(self, epochs: NDArray[np.float64]) -> list[Array]:
+        """Return `at` for many epochs, an array per number; integers stay integers.
 
         Raises:
             ValueError: as for `at`.
         """
-        rule: Any = self.condition
-        gammas = values_at("gamma", self.gamma, epochs)
-        if "at_each" in vars(type(rule)):
-            return [gammas, *rule.at_each(epochs)]
-        each = [_numbers_at(rule, epoch) for epoch in epochs.tolist()]
-        return [gammas, *map(np.array, zip(*each, strict=True))]
+        each = [self.at(epoch) for epoch in epochs.tolist()]
+        return [np.array(column) for column in zip(*each, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the method as a dict of strings, numbers and lists, for JSON.
@@ -175,7 +168,9 @@ class Method:
             raise ValueError(
                 f"data: must be what to_dict returned, got a {type(data).__name__}; try a dict"
             )
-        checks.choice("method", data.get("method"), Method._by_name)
+        name = data.get("method")
+        _gone.refuse([str(name)])
+        checks.choice("method", name, Method._by_name)
         try:
             arguments = {name: _decode(value) for name, value in data.items() if name != "method"}
             return Method._by_name[data["method"]](**arguments)
@@ -239,7 +234,8 @@ def _decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "knots" in value:
-        return Knots(value["knots"])
+        others = {name: item for name, item in value.items() if name != "knots"}
+        return Knots(value["knots"], **others)  # which takes no others
     if "condition" in value:
         checks.choice("condition", value["condition"], _CONDITIONS)
         arguments = {name: _decode(item) for name, item in value.items() if name != "condition"}
