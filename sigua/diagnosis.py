@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sigua._advice import Advice, advise
+from sigua._advice import CHECK, Advice, advise
 from sigua._checked import checked_labels
+from sigua._doubts import about_the_model, at_random
 from sigua._estimators import Evidence
 from sigua._names import probabilities_and_labels
 from sigua.counting import count_transition
@@ -18,7 +19,8 @@ from sigua.intervals import Interval, counted
 from sigua.transition import TransitionMatrix
 
 Follows = Literal["yes", "partly", "no"]
-Confusion = tuple[int, int, float]
+Labels = NDArray[np.int64]
+Confusion = tuple[Any, Any, float]
 """True class, observed class, and the entry of T for the two."""
 
 AMBIGUOUS = 0.1
@@ -34,14 +36,23 @@ class Diagnosis:
     """The result of `diagnose`; print it for the report. Shares are fractions in [0, 1]."""
 
     num_examples: int
-    num_classes: int
+    classes: tuple[Any, ...]
+    """The classes in the order of the columns, which is that of the rows and columns of T: their
+    names, or numbers."""
     num_checked: int
+    at_random: bool
+    """Whether the model predicts as many of the checked labels, as given, as of all. If not, what
+    they say holds for them alone, and the rest is as without them."""
     above_chance: Interval
     """How much more probable the given labels are to the model than labels drawn at random by their
     frequencies. If the interval reaches 0, the model may know nothing about them."""
     noise_rate: Interval
-    """The share of wrong labels: counted if some labels were checked, else `surest`, whose interval
-    is extended to `confident` where the two disagree."""
+    """The share of wrong labels: what `by_model` and `counted` have in common, of the two that are
+    known; `counted` alone if `surest` contradicts it, or errors follow from the input."""
+    by_model: Interval
+    """`surest`, extended to `confident` where the two disagree."""
+    counted: Interval | None
+    """The share of wrong labels among the checked; None if none was checked."""
     surest: Interval
     """The share of labels that the model rejects, among the most surely predicted examples."""
     confident: float
@@ -70,6 +81,13 @@ class Diagnosis:
     follows_input: Follows | None
     """Whether errors can be predicted from the input: "yes", "partly", "no", or None if too few
     wrong labels were checked to say."""
+    doubts: tuple[str, ...]
+    """What speaks against the input itself; usually nothing."""
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes, k."""
+        return len(self.classes)
 
     @property
     def ambiguity(self) -> float:
@@ -79,7 +97,8 @@ class Diagnosis:
     @property
     def overlap(self) -> bool:
         """Whether classes overlap, or the model is too weak to tell them apart."""
-        return self.ambiguity > AMBIGUOUS and (self.disagree or self.num_checked > 0)
+        beyond = self.agreement.high + self.noise_rate.high < 1
+        return self.ambiguity > AMBIGUOUS and (beyond if self._is_counted else self.disagree)
 
     @property
     def one_for_another(self) -> bool:
@@ -96,17 +115,23 @@ class Diagnosis:
         """The method to take, and why."""
         return advise(self)
 
+    @property
+    def _is_counted(self) -> bool:
+        """Whether checked labels have a say."""
+        return self.counted is not None and self.at_random
+
     def __str__(self) -> str:
         checked = f", {self.num_checked} of them checked" if self.num_checked else ""
         by_model = f"{self.surest} among the surest, {100 * self.confident:.0f} % confidently"
-        found = "counted" if self.num_checked else "if none follows from the input"
         expected = f"{100 * self.expected_agreement:.0f} %"
         lines = [
             f"{self.num_examples} labels of {self.num_classes} classes{checked}; out of fold:",
-            f"  wrong labels          {self.noise_rate}, {found}",
+            f"  wrong labels          {self.noise_rate}, {self._source()}",
             f"  by the model          {by_model}",
-            f"  the model predicts    {self.agreement} of the labels, and expects {expected}",
         ]
+        if self.counted is not None:
+            lines.append(f"  of the checked        {self.counted}")
+        lines += [f"  the model predicts    {self.agreement} of the labels, and expects {expected}"]
         if self.accuracy is not None:
             lines.append(f"                        {self.accuracy} of the true ones")
         lines += [
@@ -116,11 +141,18 @@ class Diagnosis:
             f"take  {self.advice.take}",
             f"why   {self.advice.why}",
         ]
-        return "\n".join(lines)
+        return "\n".join(lines + [f"but   {doubt}" for doubt in self.doubts])
+
+    def _source(self) -> str:
+        if not self._is_counted:
+            return "if none follows from the input"
+        return "counted" if self.noise_rate == self.counted else "counted and by the model"
 
     def _on_input(self) -> str:
         if self.reproduced is None or self.corrected is None:
-            return "none was wrong" if self.num_checked else "unknown: check 100 labels"
+            return "none was wrong" if self._is_counted else f"unknown: {CHECK}"
+        if not self.at_random:
+            return f"unknown: {CHECK}"
         return (
             f"{self.follows_input or 'cannot tell'}: it predicts "
             f"{self.reproduced} of them, the truth for {self.corrected}"
@@ -170,48 +202,81 @@ def diagnose(
     >>> print(diagnosis.noise_rate)
     8 % (4 to 15)
     """
-    p, y = probabilities_and_labels(probabilities, labels, classes)
-    k = p.shape[1]
-    places, true = checked_labels(probabilities, labels, true_labels, checked, classes, p.shape)
-    evidence = Evidence(p, y)
+    p, y, names = probabilities_and_labels(probabilities, labels, classes)
+    n, k = p.shape
+    places, true = checked_labels(probabilities, labels, true_labels, checked, names, p.shape)
+    evidence = Evidence(p, y, names)
     predicted, sureness, _ = evidence.read
-    agreement = counted(int((predicted == y).sum()), len(y))
-    _, rate = evidence.surest
-    confident = confident_rate(evidence)
-    T = surest_transition(evidence)
-    noise_rate = rate
-    if are_apart(rate, confident):
-        noise_rate = Interval(rate.value, rate.low, max(rate.high, confident))
-    accuracy = reproduced = corrected = follows = None
+    agreement, (_, rate) = counted(int((predicted == y).sum()), n), evidence.surest
+    expected, confident = float(sureness.mean()), confident_rate(evidence)
+    apart = are_apart(rate, confident)
+    by_model = Interval(rate.value, rate.low, max(rate.high, confident)) if apart else rate
+    noise_rate, T = by_model, surest_transition(evidence)
+    of_checked: dict[str, Any] = dict.fromkeys(
+        ("counted", "accuracy", "reproduced", "corrected", "follows_input")
+    )
+    shown = names or list(range(k))
+    doubts = about_the_model(evidence, y, agreement, expected, shown)
+    random = at_random(predicted == y, places, agreement)
     if len(places):
-        given, guess = y[places], predicted[places]
-        wrong = given != true
-        noise_rate = counted(int(wrong.sum()), len(true))
-        accuracy = counted(int((guess == true).sum()), len(true))
-        believed = rate.low <= noise_rate.high and noise_rate.low <= rate.high
-        T = _counted_transition(given, true, k, T if believed else None)
-        if wrong.any():
-            reproduced = counted(int((guess == given)[wrong].sum()), int(wrong.sum()))
-            corrected = counted(int((guess == true)[wrong].sum()), int(wrong.sum()))
-        follows = _follows_input(noise_rate, agreement, reproduced, corrected, int(wrong.sum()))
+        of_checked = _look_at(y[places], true, predicted[places], agreement)
+    if len(places) and random:
+        share, believed = of_checked["counted"], _in_common(rate, of_checked["counted"]) is not None
+        T = _counted_transition(y[places], true, k, T if believed else None)
+        believed = believed and of_checked["follows_input"] in (None, "no")
+        noise_rate = (_in_common(by_model, share) if believed else None) or share
+    elif len(places):
+        of_checked["follows_input"] = None
+        drawn = 100 * (predicted == y)[places].mean()
+        doubts.append(f"it predicts {drawn:.0f} % of the checked labels: they must be drawn at random")
     return Diagnosis(
-        num_examples=len(y),
-        num_classes=k,
+        num_examples=n,
+        classes=tuple(shown),
         num_checked=len(places),
+        at_random=random,
         above_chance=evidence.above_chance,
         noise_rate=noise_rate,
+        by_model=by_model,
         surest=rate,
         confident=confident,
         agreement=agreement,
-        expected_agreement=float(sureness.mean()),
+        expected_agreement=expected,
         T=T,
-        confusions=_confusions(T),
+        confusions=_confusions(T, shown),
         directed=_directed(T),
-        accuracy=accuracy,
-        reproduced=reproduced,
-        corrected=corrected,
-        follows_input=follows,
+        doubts=tuple(doubts),
+        **of_checked,
     )
+
+
+def _in_common(one: Interval, other: Interval) -> Interval | None:
+    """Return what two intervals say together, or None if they contradict each other.
+
+    The value is their mean, by certainty: a value counts as the inverse square of its width.
+    """
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    if low > high:
+        return None
+    a, b = ((each.high - each.low) ** -2 for each in (one, other))
+    value = (a * one.value + b * other.value) / (a + b)
+    return Interval(min(max(value, low), high), low, high)
+
+
+def _look_at(given: Labels, true: Labels, guess: Labels, agreement: Interval) -> dict[str, Any]:
+    """Return what checked labels say: as given, as they should be, and as predicted."""
+    wrong = given != true
+    rate = counted(int(wrong.sum()), len(true))
+    reproduced = corrected = None
+    if wrong.any():
+        reproduced = counted(int((guess == given)[wrong].sum()), int(wrong.sum()))
+        corrected = counted(int((guess == true)[wrong].sum()), int(wrong.sum()))
+    return {
+        "counted": rate,
+        "accuracy": counted(int((guess == true).sum()), len(true)),
+        "reproduced": reproduced,
+        "corrected": corrected,
+        "follows_input": _follows_input(rate, agreement, reproduced, corrected, int(wrong.sum())),
+    }
 
 
 def _follows_input(
@@ -237,7 +302,7 @@ def _follows_input(
 
 
 def _counted_transition(
-    given: NDArray[np.int64], true: NDArray[np.int64], k: int, prior: TransitionMatrix | None
+    given: Labels, true: Labels, k: int, prior: TransitionMatrix | None
 ) -> TransitionMatrix | None:
     try:
         return count_transition(given, true, k, prior=prior)
@@ -245,13 +310,13 @@ def _counted_transition(
         return None
 
 
-def _confusions(T: TransitionMatrix | None) -> tuple[Confusion, ...]:
+def _confusions(T: TransitionMatrix | None, names: list[Any]) -> tuple[Confusion, ...]:
     if T is None:
         return ()
     off = T.rows - np.diag(T.rows.diagonal())
     largest = np.argsort(-off, axis=None, kind="stable")[:3]
     pairs = (divmod(int(place), T.num_classes) for place in largest)
-    return tuple((i, j, float(off[i, j])) for i, j in pairs if off[i, j] > 0.05)
+    return tuple((names[i], names[j], float(off[i, j])) for i, j in pairs if off[i, j] > 0.05)
 
 
 def _directed(T: TransitionMatrix | None) -> float:

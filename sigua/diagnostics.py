@@ -281,7 +281,7 @@ def label_margins(
     >>> label_margins([[0.25, 0.75], [0.5, 0.5]], [0, 1]).tolist()
     [-0.5, 0.0]
     """
-    p, y = probabilities_and_labels(probabilities, labels, classes)
+    p, y, _ = probabilities_and_labels(probabilities, labels, classes)
     margins = np.empty(len(p))
     for part, rows in p.blocks():
         label = np.arange(len(rows)), y[part]

@@ -95,7 +95,7 @@ def test_what_is_counted_is_what_was_checked():
     p = [[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.6, 0.4]]
     found = diagnose(p, [0, 1, 1, 1, 0], true_labels=[0, 0, 0, 1], checked=[0, 1, 2, 3])
     assert found.num_checked == 4
-    assert found.noise_rate.value == 0.5
+    assert found.counted.value == 0.5
     assert (found.reproduced.value, found.corrected.value) == (0.5, 0.5)
     assert found.accuracy.value == 0.75
     assert found.agreement.value == 0.8
