@@ -19,6 +19,8 @@ SURE = 0.7
 """The share of wrong labels among suspects, below which no example is named."""
 DOUBT = 2
 """The share of suspects may be at most this many times the mean score of the others."""
+MIRROR = 1.1
+"""How many times as far from 0 the scores of accepted labels may be as those of suspects from 1."""
 
 
 def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
@@ -32,6 +34,11 @@ def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
     that is not too sure, and finds another class likelier for a share q of the labels, is unsure
     of the rest, too: the mean of 1 - p(likeliest) is at least q, and the mean of the scores,
     (1 - margin) / 2, at least q / 2.
+
+    A model that cannot fit a part of clean data rejects that part, and makes a hill, too. But a
+    label that was flipped has its margin turned round: it is rejected as surely as its right label
+    would have been accepted. A hill that is nearer to 1 than the first, beyond the mirrored cut, is
+    to 0 is not of such labels.
 
     The share is an estimate: it assumes that half of the labels at the cut are right, and that this
     falls to none at a score of 1, in a straight line.
@@ -53,7 +60,15 @@ def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
     right = windows[at] / 4 * (1 - cut) * BINS / 2  # a triangle
     share = float(1 - right / above.sum())
     unsure = scores[~above].mean() if not above.all() else 0.0
-    return (cut, share) if share >= SURE and above.mean() <= DOUBT * unsure else NOWHERE
+    told = share >= SURE and above.mean() <= DOUBT * unsure
+    return (cut, share) if told and _is_mirrored(scores, cut) else NOWHERE
+
+
+def _is_mirrored(scores: NDArray[np.float64], cut: float) -> bool:
+    """Return whether labels above the cut are rejected no more surely than others are accepted."""
+    accepted = scores[scores < 1 - cut]
+    rejected = 1 - scores[scores > cut]
+    return len(accepted) > 0 and float(accepted.mean()) <= MIRROR * float(rejected.mean())
 
 
 def known_classes(suspects: NDArray[np.bool_], labels: NDArray[Any]) -> NDArray[np.bool_]:
