@@ -20,23 +20,9 @@ from sigua._rule import (
 from sigua.objective import Split
 from sigua.schedules import Schedule, horizon, keep_rate, rate_to_count, rate_to_parts, value_at
 
-__all__ = [
-    "Agreement",
-    "AllGood",
-    "Batch",
-    "Condition",
-    "Known",
-    "NoiseFloor",
-    "NonNegative",
-    "SmallLoss",
-    "choose",
-    "is_built_in",
-    "may_read_class_sums",
-    "may_read_marks",
-    "no_class_sums",
-    "no_margins",
-    "reads",
-]
+__all__ = ["Agreement", "AllGood", "Batch", "Condition", "Known", "NoiseFloor", "NonNegative"]
+__all__ += ["SmallLoss", "choose", "is_built_in", "may_read_class_sums", "may_read_marks"]
+__all__ += ["no_class_sums", "no_margins", "reads"]
 
 
 @dataclass(frozen=True)
@@ -163,10 +149,11 @@ class NoiseFloor:
     """All are good while the mini-batch's mean loss is at or above a floor, all bad below it.
 
     The mean is that of the losses before class weights, over the examples that take part and have
-    a finite loss: over all processes where the selection is, and over each micro-batch where
-    gradients are accumulated.
-    With gamma = 1 this is flooding (Ishida et al., ICML 2020), at a level that is computed by
-    `sigua.noise_floor` instead of tuned.
+    a finite loss. With gamma = 1 this is flooding (Ishida et al., ICML 2020), at a level that is
+    computed by `sigua.noise_floor` instead of tuned: `custom(NoiseFloor(noise_floor(T)), 1.0,
+    "forward", T)`, or `custom(NoiseFloor(noise_floor(rate, k)), 1.0)` for errors that spread over
+    all classes. Not for pair noise without T, nor for human noise, which is more predictable than
+    its rate says.
 
     Args:
         floor: at least 0, in nats of the loss that the method optimises; a number or a function of
@@ -217,10 +204,8 @@ class Agreement:
     predicts is right, however the noise depends on x. After division by c_j, the diagonal of T need
     only be the largest entry of its column, not of its row: true of far stronger class noise.
 
-    Each example is judged alone, by its own margin: nothing is sorted, and the size of a mini-batch
-    does not matter. Related: thresholds per class (Northcutt et al. 2021), margins over epochs
-    (Pleiss et al. 2020), agreement with an ensemble or an early network (Nguyen et al. 2020, Bai et
-    al. 2021).
+    Each example is judged alone, so that the size of a mini-batch does not matter. Related:
+    thresholds per class (Northcutt et al. 2021), margins over epochs (Pleiss et al. 2020).
 
     Args:
         warmup: T_k, epochs until tau has risen to `threshold`.

@@ -37,15 +37,14 @@ class Diagnosis:
 
     num_examples: int
     classes: tuple[Any, ...]
-    """The classes in the order of the columns, which is that of the rows and columns of T: their
-    names, or numbers."""
+    """Names, or numbers, in the order of the columns and so of the rows and columns of T."""
     num_checked: int
     at_random: bool
-    """Whether the model predicts as many of the checked labels, as given, as of all. If not, what
-    they say holds for them alone, and the rest is as without them."""
+    """Whether the model predicts as many of the checked labels, as given, as of all. If not, they
+    were picked, and what they say holds for them alone."""
     above_chance: Interval
-    """How much more probable the given labels are to the model than labels drawn at random by their
-    frequencies. If the interval reaches 0, the model may know nothing about them."""
+    """How much more probable labels are to the model than if they were drawn by their frequencies.
+    If the interval reaches 0, the model may know nothing about them."""
     noise_rate: Interval
     """The share of wrong labels: what `by_model` and `counted` have in common, of the two that are
     known; `counted` alone if `surest` contradicts it, or errors follow from the input."""
@@ -63,24 +62,20 @@ class Diagnosis:
     expected_agreement: float
     """The share that the model expects to predict: the mean of its largest probabilities."""
     T: TransitionMatrix | None
-    """Counted on the checked labels, with T by the surest examples as the prior, unless the two
-    noise rates contradict each other. Without checked labels, T by the surest examples. None if it
-    has no usable inverse."""
+    """By the surest examples, or counted on the checked labels with that as the prior, unless the
+    two noise rates contradict each other. None if it has no usable inverse."""
     confusions: tuple[Confusion, ...]
     """The largest entries of T off the diagonal, at most three, all above 0.05."""
     directed: float
     """The share of errors that go to the likeliest wrong class of their true class."""
     accuracy: Interval | None
-    """The share of checked examples whose true label the model predicts; None if none was
-    checked."""
+    """The share of checked examples whose true label the model predicts; None if there are none."""
     reproduced: Interval | None
-    """The share of checked wrong labels that the model predicts as given, though it never saw them;
-    None if none was wrong."""
+    """The share of checked wrong labels that the model predicts as given; None if none is wrong."""
     corrected: Interval | None
     """The share of checked wrong labels for which it predicts the true label."""
     follows_input: Follows | None
-    """Whether errors can be predicted from the input: "yes", "partly", "no", or None if too few
-    wrong labels were checked to say."""
+    """Whether errors can be predicted from the input; None if too few wrong ones were checked."""
     doubts: tuple[str, ...]
     """What speaks against the input itself; usually nothing."""
 
@@ -98,7 +93,7 @@ class Diagnosis:
     def overlap(self) -> bool:
         """Whether classes overlap, or the model is too weak to tell them apart."""
         beyond = self.agreement.high + self.noise_rate.high < 1
-        return self.ambiguity > AMBIGUOUS and (beyond if self._is_counted else self.disagree)
+        return self.ambiguity > AMBIGUOUS and (beyond if self._counts else self.disagree)
 
     @property
     def one_for_another(self) -> bool:
@@ -111,14 +106,14 @@ class Diagnosis:
         return are_apart(self.surest, self.confident)
 
     @property
+    def _counts(self) -> bool:
+        """Whether checked labels have a say."""
+        return self.num_checked > 0 and self.at_random
+
+    @property
     def advice(self) -> Advice:
         """The method to take, and why."""
         return advise(self)
-
-    @property
-    def _is_counted(self) -> bool:
-        """Whether checked labels have a say."""
-        return self.counted is not None and self.at_random
 
     def __str__(self) -> str:
         checked = f", {self.num_checked} of them checked" if self.num_checked else ""
@@ -144,19 +139,17 @@ class Diagnosis:
         return "\n".join(lines + [f"but   {doubt}" for doubt in self.doubts])
 
     def _source(self) -> str:
-        if not self._is_counted:
+        if not self._counts:
             return "if none follows from the input"
         return "counted" if self.noise_rate == self.counted else "counted and by the model"
 
     def _on_input(self) -> str:
-        if self.reproduced is None or self.corrected is None:
-            return "none was wrong" if self._is_counted else f"unknown: {CHECK}"
-        if not self.at_random:
+        if not self._counts:
             return f"unknown: {CHECK}"
-        return (
-            f"{self.follows_input or 'cannot tell'}: it predicts "
-            f"{self.reproduced} of them, the truth for {self.corrected}"
-        )
+        if self.reproduced is None:
+            return "none was wrong"
+        found = f"it predicts {self.reproduced} of them, the truth for {self.corrected}"
+        return f"{self.follows_input or 'cannot tell'}: {found}"
 
     def _on_overlap(self) -> str:
         verdict = "yes" if self.overlap else "hardly"
@@ -183,8 +176,7 @@ def diagnose(
 
     Args:
         probabilities: p(observed class | x), shape (n, k), out of fold: from models that were not
-            trained on the example's own label (`sklearn.model_selection.cross_val_predict`). They
-            are read in blocks, as by `estimate_transition`.
+            trained on the example's own label (`sklearn.model_selection.cross_val_predict`).
         labels: as given, integers in [0, k), shape (n,).
         true_labels: as they should be, integers in [0, k), an entry for each example that was
             checked; n of them if `checked` is not given.
@@ -193,13 +185,11 @@ def diagnose(
         classes: the names of the columns, as for `estimate_transition`; labels are then names.
 
     Raises:
-        ValueError: an argument of another shape, dtype or range, or `checked` without
-            `true_labels`.
+        ValueError: another shape, dtype or range, or `checked` without `true_labels`.
 
     >>> p = [[0.9, 0.1]] * 60 + [[0.1, 0.9]] * 60
-    >>> y = [0] * 50 + [1] * 70
-    >>> diagnosis = diagnose(p, y, true_labels=[0] * 60 + [1] * 60)
-    >>> print(diagnosis.noise_rate)
+    >>> diagnosis = diagnose(p, [0] * 50 + [1] * 70, true_labels=[0] * 60 + [1] * 60)
+    >>> print(diagnosis.counted)
     8 % (4 to 15)
     """
     p, y, names = probabilities_and_labels(probabilities, labels, classes)
@@ -228,7 +218,9 @@ def diagnose(
     elif len(places):
         of_checked["follows_input"] = None
         drawn = 100 * (predicted == y)[places].mean()
-        doubts.append(f"it predicts {drawn:.0f} % of the checked labels: they must be drawn at random")
+        doubts.append(
+            f"it predicts {drawn:.0f} % of the checked labels: they must be drawn at random"
+        )
     return Diagnosis(
         num_examples=n,
         classes=tuple(shown),
@@ -288,9 +280,9 @@ def _follows_input(
 ) -> Follows | None:
     """Return whether the model predicts more labels than are right, or wrong labels as given.
 
-    Both must be beyond chance. For the first, the intervals do not overlap. For the second, a sign
-    test is made over the wrong labels that the model predicts as given or as they should be. Where
-    noise does not follow from the input, the model learns what is right, and the test says "no".
+    Both beyond chance: the intervals do not overlap, or a sign test over the wrong labels that are
+    predicted as given or as they should be says so. Where noise does not follow from the input, the
+    model learns what is right, and the test says "no".
     """
     if agreement.low > 1 - noise_rate.low:
         return "yes"

@@ -100,14 +100,7 @@ def estimate_noise_rate(
     mean of `probabilities`. If you have both labels of some examples, count instead:
     `count_noise_rate`. `diagnose` gives an interval.
 
-    Args:
-        probabilities, labels, method, classes, old: as for `estimate_transition`.
-
-    Raises:
-        ValueError: as for `estimate_transition`.
-
-    Warns:
-        UserWarning: as for `estimate_transition`.
+    Arguments, errors and warnings are those of `estimate_transition`.
 
     >>> p = [[0.9, 0.1]] * 50 + [[0.1, 0.9]] * 50
     >>> estimate_noise_rate(p, [0] * 40 + [1] * 60)
@@ -129,8 +122,7 @@ def label_losses(
 
     Args:
         probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out. They
-            are read in blocks, once, so they may be a `numpy.memmap`; what is held besides is the
-            result.
+            are read in blocks, so they may be a `numpy.memmap`.
         labels: integers in [0, k), shape (n,).
         classes: the names of the columns, as for `estimate_transition`; labels are then names.
 

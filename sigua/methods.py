@@ -12,7 +12,6 @@ from sigua.conditions import Agreement, AllGood, Condition, NonNegative, SmallLo
 from sigua.schedules import Schedule
 from sigua.transition import TransitionMatrix
 
-
 _Class = TypeVar("_Class", bound=type)
 
 

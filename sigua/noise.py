@@ -15,13 +15,8 @@ from sigua import checks
 from sigua.schedules import rate_to_count, rate_to_parts
 from sigua.transition import TransitionMatrix, mapped_transition, random_transition, require_matrix
 
-__all__ = [
-    "corrupt_labels",
-    "corrupt_labels_by_instance",
-    "mapped_transition",
-    "random_transition",
-    "replace_inputs",
-]
+__all__ = ["corrupt_labels", "corrupt_labels_by_instance", "mapped_transition"]
+__all__ += ["random_transition", "replace_inputs"]
 
 
 def corrupt_labels(
@@ -38,8 +33,7 @@ def corrupt_labels(
         Noisy labels, shape and dtype of `y`. The flipped labels are those where `y != noisy`.
 
     Raises:
-        ValueError: labels of another shape or dtype, or outside [0, k), or a dtype that cannot
-            hold k - 1.
+        ValueError: labels of another shape, or outside [0, k), or a dtype that cannot hold k - 1.
 
     >>> corrupt_labels([0, 1, 2, 3], TransitionMatrix.pair(0.0, 4))
     array([0, 1, 2, 3])
@@ -79,10 +73,8 @@ def corrupt_labels_by_instance(
     Each example has its own flip rate, drawn from a truncated normal around `noise_rate`. The class
     it flips to is drawn from a softmax of x @ W over the other classes, with a standard normal W of
     shape (d, k) for each true class. The larger the norms of the inputs, the sharper the softmax,
-    so standardise them.
-
-    The normal is truncated to the widest interval within [0, 1] whose middle is `noise_rate`, so
-    that the mean rate is always `noise_rate`; Xia et al. truncate to [0, 1].
+    so standardise them. The normal is truncated to the widest interval within [0, 1] whose middle
+    is `noise_rate`, so that this is the mean rate; Xia et al. truncate to [0, 1].
 
     Args:
         x: real and finite, shape (n, ...); flattened to (n, d).

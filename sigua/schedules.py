@@ -100,7 +100,6 @@ class Knots:
         return v0 + (v1 - v0) * (epoch - t0) / (t1 - t0)
 
 
-
 def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
     """Return the schedule's value at `epoch`.
 
