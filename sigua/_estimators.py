@@ -173,10 +173,13 @@ def _places(predicted: Integers, sureness: Floats, k: int) -> Floats:
     group, sure = predicted[order], sureness[order]
     first = np.ones(len(order), dtype=bool)
     first[1:] = (group[1:] != group[:-1]) | (sure[1:] != sure[:-1])
-    rank = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-    sizes = np.bincount(predicted, minlength=k)
+    del sure  # in place from here on: there may be very many examples
+    sizes, starts = np.bincount(predicted, minlength=k), np.flatnonzero(first)
+    ranks = np.repeat(starts.astype(np.float64), np.diff(starts, append=len(order)))
+    ranks -= (np.cumsum(sizes) - sizes - 0.5)[group]
+    ranks /= sizes[group]
     place = np.empty(len(order))
-    place[order] = (rank - (np.cumsum(sizes) - sizes)[group] + 0.5) / sizes[group]
+    place[order] = ranks
     return place
 
 

@@ -51,14 +51,7 @@ class SmallLoss:
     and delta is a share of those dropped: the next floor(delta * dropped) are bad. A mini-batch
     smaller than 1 / rho then keeps no example: it is only climbed on, if at all.
 
-    Args:
-        noise_rate: share of wrong labels, in [0, 1).
-        delta: rate of examples to forget, a number in [0, 1] or a function of the epoch.
-        warmup: epochs until rho has fallen from 1 to 1 - noise_rate.
-        variant: "paper" or "official".
-
-    Raises:
-        ValueError: an argument lies outside its range.
+    The arguments, and their ranges, are those of `sigua.sigua_sl`.
 
     >>> [round(parts / 1e9, 3) for parts in SmallLoss(0.5, delta=0.15).at(epoch=5)]
     [0.75, 0.9]
@@ -119,9 +112,6 @@ class NonNegative:
             as in the authors' released code. "classes": the sum of its corrected vector, 1'T^-1 l,
             as in the paper; it cannot be negative for symmetric or pair noise. "batch": the mean
             corrected loss of the mini-batch, so that all are good or all are bad; it is ours.
-
-    Raises:
-        ValueError: `over` is none of these.
     """
 
     over: str = "label"
@@ -158,9 +148,6 @@ class NoiseFloor:
     Args:
         floor: at least 0, in nats of the loss that the method optimises; a number or a function of
             the epoch.
-
-    Raises:
-        ValueError: `floor` is negative, infinite or NaN.
 
     >>> import numpy as np
     >>> import sigua
@@ -212,9 +199,6 @@ class Agreement:
         by_class: whether to divide by the class confidence; if not, u is p.
         threshold: tau at the end, in [-1, 1); below 0 it also keeps labels that come close second.
 
-    Raises:
-        ValueError: an argument lies outside its range.
-
     >>> [round(Agreement().at(epoch)[0], 3) for epoch in (1, 5, 10, 100)]
     [-0.9, -0.5, 0.0, 0.0]
     """
@@ -262,11 +246,7 @@ class Known:
         return ()
 
     def split(self, batch: Batch) -> Split:
-        """Return what the user gave.
-
-        Raises:
-            ValueError: the user gave nothing.
-        """
+        """Return what the user gave, or raise ValueError if that is nothing."""
         if batch.trusted is None:
             raise ValueError(
                 "trusted: must be a boolean per example for the condition Known, got None; "

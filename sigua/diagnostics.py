@@ -91,17 +91,19 @@ def report(counts: Mapping[str, float]) -> EpochReport:
     EpochReport(good=0.5, bad=0.25, neither=0.25, good_precision=0.75, good_recall=0.75, \
 bad_precision=1.0, bad_recall=0.5, accuracy=nan, accuracy_intact=nan, accuracy_flipped=nan)
     """
-    names = "examples good bad intact right good_intact right_intact bad_intact".split()
-    found = (float(counts.get(name, NAN)) for name in names)
-    n, good, bad, intact, right, good_intact, right_intact, bad_intact = found
+    c = {name: float(count) for name, count in counts.items()}
+    n, good, bad = c["examples"], c["good"], c["bad"]
+    intact, right = c.get("intact", NAN), c.get("right", NAN)
+    good_intact, right_intact = c.get("good_intact", NAN), c.get("right_intact", NAN)
+    bad_flipped = bad - c.get("bad_intact", NAN)
     return EpochReport(
         good=_share(good, n),
         bad=_share(bad, n),
         neither=_share(n - good - bad, n),
         good_precision=_share(good_intact, good),
         good_recall=_share(good_intact, intact),
-        bad_precision=_share(bad - bad_intact, bad),
-        bad_recall=_share(bad - bad_intact, n - intact),
+        bad_precision=_share(bad_flipped, bad),
+        bad_recall=_share(bad_flipped, n - intact),
         accuracy=_share(right, n),
         accuracy_intact=_share(right_intact, intact),
         accuracy_flipped=_share(right - right_intact, n - intact),

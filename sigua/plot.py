@@ -118,11 +118,6 @@ def diagnosis(found: Diagnosis, *, ax: Axes | None = None) -> Axes:
 
     A dashed line marks the share of right labels: a model that predicts more of the labels than
     that has learnt their errors.
-
-    Args:
-        found: what `sigua.diagnose` returned.
-        ax: where to draw.
-
     """
     shares = {
         "wrong labels": found.noise_rate,
