@@ -242,9 +242,9 @@ def test_what_does_not_fit_is_refused_in_one_sentence_with_its_first_row(
         ({"method": "magic"}, r"^method: must be one of 'surest', 'anchor', 'confident'"),
         ({"method": "confident"}, r"^labels: must be given for method='confident', got None;"),
         ({"method": "gold"}, r"^gold: must be spelt .*; try sigua\.count_transition"),
-        ({"method": "dual-t", "labels": Y}, "^dual-t: must be spelt .*; try method='surest'"),
-        ({"method": "mixture", "labels": Y}, "^mixture: must be spelt .*; try method='surest'"),
-        ({"method": "anchor", "quantile": 0.97}, "^quantile: must be spelt .*; try method='sure"),
+        ({"method": "dual-t", "labels": Y}, r"^dual-t: must be spelt .*; try method='surest'"),
+        ({"method": "mixture", "labels": Y}, r"^mixture: must be spelt .*; try method='surest'"),
+        ({"method": "anchor", "quantile": 0.97}, r"^quantile: must be spelt .*; try method='sure"),
         ({"true_labels": Y}, r"^true_labels: must be spelt .*; try sigua\.count_transition"),
     ],
 )
