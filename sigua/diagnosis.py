@@ -66,8 +66,9 @@ class Diagnosis:
     two noise rates contradict each other. None if it has no usable inverse."""
     confusions: tuple[Confusion, ...]
     """The largest entries of T off the diagonal, at most three, all above 0.05."""
-    directed: float
-    """The share of errors that go to the likeliest wrong class of their true class."""
+    one_for_another: bool
+    """Whether each class is mostly mistaken for one other class: by the surest examples, or surely
+    so by what was counted."""
     accuracy: Interval | None
     """The share of checked examples whose true label the model predicts; None if there are none."""
     reproduced: Interval | None
@@ -94,11 +95,6 @@ class Diagnosis:
         """Whether classes overlap, or the model is too weak to tell them apart."""
         beyond = self.agreement.high + self.noise_rate.high < 1
         return self.ambiguity > AMBIGUOUS and (beyond if self._counts else self.disagree)
-
-    @property
-    def one_for_another(self) -> bool:
-        """Whether each class is mostly mistaken for one other class."""
-        return self.directed > MOST and self.num_classes > 2 and self.noise_rate.value > 0.02
 
     @property
     def disagree(self) -> bool:
@@ -202,6 +198,7 @@ def diagnose(
     apart = are_apart(rate, confident)
     by_model = Interval(rate.value, rate.low, max(rate.high, confident)) if apart else rate
     noise_rate, T = by_model, surest_transition(evidence)
+    directed = T is not None and _share_directed(T.rows - np.diag(T.rows.diagonal())) > MOST
     of_checked: dict[str, Any] = dict.fromkeys(
         ("counted", "accuracy", "reproduced", "corrected", "follows_input")
     )
@@ -211,9 +208,11 @@ def diagnose(
     if len(places):
         of_checked = _look_at(y[places], true, predicted[places], agreement)
     if len(places) and random:
-        share, believed = of_checked["counted"], _in_common(rate, of_checked["counted"]) is not None
-        T = _counted_transition(y[places], true, k, T if believed else None)
-        believed = believed and of_checked["follows_input"] in (None, "no")
+        share = of_checked["counted"]
+        prior = T if _in_common(rate, share) else None
+        T = _counted_transition(y[places], true, k, prior)
+        directed = (prior is not None and directed) or _is_directed(y[places], true, k)
+        believed = prior is not None and of_checked["follows_input"] in (None, "no")
         noise_rate = (_in_common(by_model, share) if believed else None) or share
     elif len(places):
         of_checked["follows_input"] = None
@@ -235,7 +234,7 @@ def diagnose(
         expected_agreement=expected,
         T=T,
         confusions=_confusions(T, shown),
-        directed=_directed(T),
+        one_for_another=directed and k > 2 and noise_rate.value > 0.02,
         doubts=tuple(doubts),
         **of_checked,
     )
@@ -311,9 +310,19 @@ def _confusions(T: TransitionMatrix | None, names: list[Any]) -> tuple[Confusion
     return tuple((names[i], names[j], float(off[i, j])) for i, j in pairs if off[i, j] > 0.05)
 
 
-def _directed(T: TransitionMatrix | None) -> float:
-    if T is None:
-        return float("nan")
-    off = T.rows - np.diag(T.rows.diagonal())
-    total = float(off.sum())
-    return float(off.max(axis=1).sum() / total) if total else 0.0
+def _share_directed(errors: NDArray[np.float64]) -> float:
+    """Return the share of errors, (k, k), that go to the likeliest class of their row."""
+    total = float(errors.sum())
+    return float(errors.max(axis=1).sum()) / total if total else 0.0
+
+
+def _is_directed(given: Labels, true: Labels, k: int) -> bool:
+    """Return whether an error is surely foretold by another one of its class, `MOST` of the time.
+
+    One error of each class does the foretelling, and is not counted.
+    """
+    wrong = given != true
+    errors = np.bincount(true[wrong] * k + given[wrong], minlength=k * k).reshape(k, k)
+    likeliest, classes = errors.max(axis=1), len(np.unique(true[wrong]))
+    others = int(errors.sum()) - classes
+    return others > 0 and counted(int(likeliest.sum()) - classes, others).low > MOST

@@ -252,7 +252,7 @@ def test_what_is_missing_or_of_an_older_version_is_refused(keywords, message):
     for function in (estimate_transition, estimate_noise_rate):
         with pytest.raises(ValueError, match=message):
             function(P, **keywords)
-        with pytest.raises(TypeError, match="^typo: must be left out"):
+        with pytest.raises(TypeError, match=r"^typo: must be left out"):
             function(P, Y, typo=1)
 
 
