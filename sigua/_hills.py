@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sigua.intervals import NORMAL
+
 NOWHERE = float("inf"), float("nan")
 
 BINS = 20
@@ -19,8 +21,9 @@ SURE = 0.7
 """The share of wrong labels among suspects, below which no example is named."""
 DOUBT = 2
 """The share of suspects may be at most this many times the mean score of the others."""
-MIRROR = 1.1
-"""How many times as far from 0 the scores of accepted labels may be as those of suspects from 1."""
+MIRROR = 1.05
+"""How many times as far from 0 the scores of accepted labels may be as those of suspects from 1,
+apart from chance."""
 
 
 def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
@@ -66,9 +69,11 @@ def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
 
 def _is_mirrored(scores: NDArray[np.float64], cut: float) -> bool:
     """Return whether labels above the cut are rejected no more surely than others are accepted."""
-    accepted = scores[scores < 1 - cut]
-    rejected = 1 - scores[scores > cut]
-    return len(accepted) > 0 and float(accepted.mean()) <= MIRROR * float(rejected.mean())
+    accepted, rejected = scores[scores < 1 - cut], 1 - scores[scores > cut]
+    if len(accepted) < len(rejected):  # nor are most labels wrong
+        return False
+    error = np.sqrt(accepted.var() / len(accepted) + rejected.var() / len(rejected))
+    return bool(accepted.mean() - MIRROR * rejected.mean() <= NORMAL * error)
 
 
 def known_classes(suspects: NDArray[np.bool_], labels: NDArray[Any]) -> NDArray[np.bool_]:
