@@ -20,7 +20,8 @@ STEEP = 1.25
 SURE = 0.7
 """The share of wrong labels among suspects, below which no example is named."""
 DOUBT = 2
-"""The share of suspects may be at most this many times the mean score of the others."""
+"""The share of suspects may be at most this many times the mean score of the others, or what their
+own lacks to 1."""
 MIRROR = 1.05
 """How many times as far from 0 the scores of accepted labels may be as those of suspects from 1,
 apart from chance."""
@@ -62,7 +63,7 @@ def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
     above = scores > cut
     right = windows[at] / 4 * (1 - cut) * BINS / 2  # a triangle
     share = float(1 - right / above.sum())
-    unsure = scores[~above].mean() if not above.all() else 0.0
+    unsure = min(scores[~above].mean(), 1 - scores[above].mean()) if not above.all() else 0.0
     told = share >= SURE and above.mean() <= DOUBT * unsure
     return (cut, share) if told and _is_mirrored(scores, cut) else NOWHERE
 
