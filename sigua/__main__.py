@@ -8,20 +8,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 import sigua
 
-PACKAGES = {  # by what users call them: the distributions that may bring them
-    "numpy": ["numpy"],
-    "scipy": ["scipy"],
-    "torch": ["torch"],
-    "keras": ["keras"],
-    "tensorflow": ["tensorflow", "tensorflow-cpu"],
-    "jax": ["jax"],
-    "scikit-learn": ["scikit-learn"],
-}
+PACKAGES = ["numpy", "scipy", "torch", "keras", "tensorflow", "jax", "scikit-learn"]
 
 
 def versions() -> dict[str, str]:
@@ -31,19 +24,17 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
-    found |= {name: _version(*names) for name, names in PACKAGES.items()}
+    found |= {name: _version(name) for name in PACKAGES}
     if found["keras"] != "none":
         found["keras"] += f", backend {_keras_backend()}"
     return found
 
 
-def _version(*distributions: str) -> str:
-    """Return the version of the first distribution that is installed."""
-    for name in distributions:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+def _version(name: str) -> str:
+    """Return the version of what is installed by a name; TensorFlow has two."""
+    for distribution in (name, f"{name}-cpu"):
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(distribution)
     return "none"
 
 
@@ -60,13 +51,6 @@ def _keras_backend() -> str:
         return f"unknown: {path} cannot be read ({type(error).__name__})"
 
 
-def main() -> None:
-    """Print a line for each."""
-    found = versions()
-    width = max(map(len, found))
-    for name, version in found.items():
-        print(f"{name:{width}}  {version}")
-
-
 if __name__ == "__main__":
-    main()
+    for name, version in versions().items():
+        print(f"{name:12}  {version}")

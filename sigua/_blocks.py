@@ -23,9 +23,6 @@ class Probabilities:
     Args:
         name: of the argument.
         value: n >= 1 rows of k >= 2 numbers, each summing to 1 within `checks.SUM_TOLERANCE`.
-
-    Raises:
-        ValueError: another shape. `blocks` raises it on what `checks.probabilities` refuses.
     """
 
     def __init__(self, name: str, value: Any) -> None:

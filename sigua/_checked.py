@@ -17,16 +17,11 @@ def checked_labels(
     """Return the indices of the checked examples and their true labels, (m,) each.
 
     The arguments are those of `sigua.diagnose`, the names of the columns, and (n, k).
-
-    Raises:
-        ValueError: labels or indices that do not fit, or in the order of other rows.
     """
     if true_labels is None:
-        if checked is not None:
-            raise ValueError(
-                "true_labels: must be given with checked, got None; try passing them, too"
-            )
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+        if checked is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        raise ValueError("true_labels: must be given with checked, got None; try passing them, too")
     n, k = shape
     columns = columns_of("true_labels", true_labels, names)
     true = checks.labels("true_labels", columns, k).astype(np.int64)
@@ -39,9 +34,8 @@ def checked_labels(
             f"true_labels: must have an entry for each of the {len(places)} checked, "
             f"got {len(true)}; try {advice}"
         )
-    of, rows = "probabilities", probabilities
-    if not hasattr(rows, "iloc"):
-        of, rows = "labels", labels
+    framed = hasattr(probabilities, "iloc")
+    of, rows = ("probabilities", probabilities) if framed else ("labels", labels)
     if hasattr(rows, "iloc"):
         of = of if checked is None else f"{of}.iloc[checked]"
         same_order("true_labels", true_labels, rows.iloc[places], of)

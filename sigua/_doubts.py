@@ -18,12 +18,12 @@ SURELY = 0.999
 
 
 def about_the_model(
-    evidence: Evidence, labels: Integers, agreement: Interval, expected: float, names: list[Any]
+    evidence: Evidence, agreement: Interval, expected: float, names: list[Any]
 ) -> list[str]:
     """Return sentences about probabilities that do not seem to be what they should be."""
-    counts = evidence.counts(evidence.read.predicted, labels)
+    counts = evidence.counts(evidence.read.predicted, evidence.given)
     likeliest = counts.argmax(axis=1)
-    if counts.max(axis=1).sum() / len(labels) > agreement.high + GAP:
+    if counts.max(axis=1).sum() / len(evidence.p) > agreement.high + GAP:
         gain = counts.max(axis=1) - counts.diagonal()
         i = int(gain.argmax())
         return [

@@ -29,8 +29,8 @@ class Read(NamedTuple):
     predicted: Integers
     sureness: Floats
     """The probability of the predicted class."""
-    own: Floats | None
-    """The probability of the label, if there are labels."""
+    own: Floats
+    """The probability of the label."""
 
 
 @dataclass(frozen=True)
@@ -48,29 +48,30 @@ class Evidence:
     @cached_property
     def read(self) -> Read:
         n = len(self.p)
-        predicted, sureness = np.empty(n, np.int64), np.empty(n)
-        own = None if self.labels is None else np.empty(n)
+        predicted, sureness, own = np.empty(n, np.int64), np.empty(n), np.empty(n)
         for part, rows in self.p.blocks():
             each = np.arange(len(rows))
             predicted[part] = rows.argmax(axis=1)
             sureness[part] = rows[each, predicted[part]]
-            if own is not None and self.labels is not None:
-                own[part] = rows[each, self.labels[part]]
+            own[part] = rows[each, self.given[part]]
         return Read(predicted, sureness, own)
+
+    @property
+    def given(self) -> Integers:
+        """The labels, where there must be some."""
+        assert self.labels is not None
+        return self.labels
 
     @cached_property
     def surest(self) -> tuple[NDArray[np.bool_], Interval]:
         """The examples predicted most surely, and the share of their labels that disagree."""
-        assert self.labels is not None
-        return surest(self.read.predicted, self.read.sureness, self.labels, self.num_classes)
+        return surest(self.read.predicted, self.read.sureness, self.given, self.num_classes)
 
     @cached_property
     def above_chance(self) -> Interval:
         """How much more probable labels are to the model than labels drawn by their frequencies."""
-        assert self.labels is not None
-        assert self.read.own is not None
         n, total, squares = len(self.p), 0.0, 0.0
-        frequencies = np.bincount(self.labels, minlength=self.num_classes) / n
+        frequencies = np.bincount(self.given, minlength=self.num_classes) / n
         for part, rows in self.p.blocks():
             gains = self.read.own[part] - rows @ frequencies
             total += float(gains.sum())
@@ -116,9 +117,7 @@ def _anchor(evidence: Evidence) -> Rows:
 
 
 def _confident(evidence: Evidence) -> Rows:
-    y, own, k = evidence.labels, evidence.read.own, evidence.num_classes
-    assert y is not None
-    assert own is not None
+    y, own, k = evidence.given, evidence.read.own, evidence.num_classes
     sizes = np.bincount(y, minlength=k).astype(np.float64)
     sums = np.bincount(y, weights=own, minlength=k)
     average = np.divide(sums, sizes, out=np.full(k, np.inf), where=sizes > 0)
@@ -134,8 +133,7 @@ def _confident(evidence: Evidence) -> Rows:
 
 
 def _surest(evidence: Evidence) -> Rows:
-    assert evidence.labels is not None
-    y, k = evidence.labels, evidence.num_classes
+    y, k = evidence.given, evidence.num_classes
     top, rate = evidence.surest
     counts = evidence.counts(evidence.read.predicted[top], y[top])
     average = np.full((k, k), rate.value / (k - 1))

@@ -66,10 +66,9 @@ class Method:
         condition: Any = self.condition
         rule = "condition: must be an object with the methods at and split"
         if isinstance(condition, type):
+            call = "(...)" if is_dataclass(condition) and fields(condition) else "()"
             name = condition.__name__
-            takes = is_dataclass(condition) and fields(condition)
-            call = f"{name}(...)" if takes else f"{name}()"
-            raise ValueError(f"{rule}, got the class {name}; try {call}")
+            raise ValueError(f"{rule}, got the class {name}; try {name}{call}")
         if not all(callable(getattr(condition, name, None)) for name in ("at", "split")):
             got = type(condition).__name__
             raise ValueError(f"{rule}, got a {got}; try help(sigua.Condition), which shows one")
@@ -151,15 +150,10 @@ class Method:
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Method:
-        """Return the method that `to_dict` described.
-
-        Raises:
-            ValueError: not such a dict, an unknown method, or arguments missing or unknown.
-        """
+        """Return the method that `to_dict` described, or raise ValueError for any other dict."""
         if not isinstance(data, dict):
-            raise ValueError(
-                f"data: must be what to_dict returned, got a {type(data).__name__}; try a dict"
-            )
+            got = type(data).__name__
+            raise ValueError(f"data: must be what to_dict returned, got a {got}; try a dict")
         name = data.get("method")
         _gone.refuse([str(name)])
         checks.choice("method", name, Method._by_name)
@@ -181,9 +175,7 @@ def _numbers_at(condition: Any, epoch: float) -> tuple[float, ...]:
     rule = "condition: must have an at that returns"
     at_epoch = f"got {numbers!r} at epoch {epoch:g}"
     if not (isinstance(numbers, tuple) and all(isinstance(each, Real) for each in numbers)):
-        raise ValueError(
-            f"{rule} a tuple of numbers, {at_epoch}; try (), for none, or (x,), for one"
-        )
+        raise ValueError(f"{rule} a tuple of numbers, {at_epoch}; try (x,) for one, () for none")
     if any(number != number for number in numbers):
         raise ValueError(f"{rule} no NaN, {at_epoch}; try another number there")
     width = len(condition.at(0))

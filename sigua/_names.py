@@ -14,11 +14,7 @@ from sigua._blocks import Probabilities
 def probabilities_and_labels(
     probabilities: Any, labels: Any, classes: Any
 ) -> tuple[Probabilities, NDArray[np.int64], list[Any] | None]:
-    """Return probabilities, (n, k), to be read in blocks, each label's column, (n,), and the names.
-
-    Raises:
-        ValueError: probabilities of another shape, labels that are invalid, or different lengths.
-    """
+    """Return probabilities, (n, k), each label's column, (n,), and the names of the columns."""
     p = Probabilities("probabilities", probabilities)
     names = column_names(probabilities, classes, p.shape[1])
     y = checks.labels("labels", columns_of("labels", labels, names), p.shape[1])
@@ -45,9 +41,6 @@ def column_names(probabilities: Any, classes: Any, num_classes: int) -> list[Any
     """Return the names of the columns: `classes`, or those of a data frame.
 
     None if the columns have numbers only.
-
-    Raises:
-        ValueError: not k different names, or not those of the data frame.
     """
     counted = list(range(num_classes))
     columns = list(getattr(probabilities, "columns", counted))
@@ -68,11 +61,7 @@ def column_names(probabilities: Any, classes: Any, num_classes: int) -> list[Any
 
 
 def columns_of(name: str, labels: Any, names: list[Any] | None) -> Any:
-    """Return the column of each label; without names, the labels as they are.
-
-    Raises:
-        ValueError: a label that is not among the names.
-    """
+    """Return the column of each label; without names, the labels as they are."""
     if names is None:
         return labels
     found = checks.array(name, labels)

@@ -104,12 +104,7 @@ def is_built_in(condition: object) -> bool:
 
 
 def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
-    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither.
-
-    Raises:
-        ValueError: the rule's `split` did not return two boolean masks, an entry per example or one
-            for all.
-    """
+    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
     comparable = batch.losses < float("inf")
     masks = condition.split(batch, *numbers)
     if not isinstance(masks, tuple) or len(masks) != 2:

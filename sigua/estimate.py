@@ -3,7 +3,6 @@
 The probabilities are of the *noisy* labels: those of a model that was trained on them by plain
 cross-entropy. They should be out-of-fold (`sklearn.model_selection.cross_val_predict`), or from
 early in the training, because a model that has memorised its labels finds none of them wrong.
-All rates are fractions in [0, 1]; a percentage is refused.
 """
 
 from __future__ import annotations
@@ -52,20 +51,18 @@ def estimate_transition(
       2017). It trusts a single example of each class.
 
     A class about which nothing is known is assumed free of noise (1 on the diagonal), or, with
-    "surest", as noisy as the average, and a warning names it. It is a class without labels or
-    without any probability ("anchor"), that no example is confidently ("confident"), or that is
-    never predicted ("surest").
+    "surest", as noisy as the average, and a warning names it: one without labels or probability
+    ("anchor"), that no example is confidently ("confident"), or that is never predicted ("surest").
 
     Args:
         probabilities: p(observed class | x), shape (n, k), any floats. Each row must sum to 1
-            within 0.02, which is divided out. They are read in blocks, a few times, and never
-            copied as a whole: a `numpy.memmap` may be larger than the memory. What is held besides
-            is at most 80 bytes an example, however many classes there are.
+            within 0.02, which is divided out. They are read in blocks and never copied as a whole:
+            a `numpy.memmap` may be larger than the memory. At most 80 bytes an example are held.
         labels: the noisy labels, integers in [0, k), shape (n,).
         method: one of those above.
-        classes: the names of the columns of `probabilities`, in their order, such as scikit-learn's
-            `clf.classes_`; labels are then such names. By default the columns of a data frame have
-            its own names. Rows and columns of T are in the order of the columns.
+        classes: the names of the columns of `probabilities`, such as scikit-learn's
+            `clf.classes_`, or those of a data frame by default; labels are then such names. Rows
+            and columns of T are in the order of the columns.
         old: nothing; what older versions took is refused with what to write instead.
 
     Raises:

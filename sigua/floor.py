@@ -10,10 +10,9 @@ and, with the mean over x, in which p_c(x) becomes the prior of class c,
 
     E H(T'p(x)) >= sum_c prior_c H(T[c, :]) = the floor.
 
-So a perfect model is below the floor only by the chance of a mini-batch, and no model predicts
-fresh labels better. Only labels that it was trained on can be predicted better, from memory. The
-two sides are equal where classes do not overlap. Where they do, the right side is too low, by the
-information between the true and the observed label given x, and memorising may begin above it.
+So no model predicts fresh labels better, but for the chance of a mini-batch: only those that it was
+trained on, from memory. The two sides are equal where classes do not overlap. Where they do, the
+right side is too low, by the information between the true and the observed label given x.
 
 All this holds for noise that depends on the class alone. Human noise depends on the example, too,
 and is more predictable than T says: the floor is then too high.

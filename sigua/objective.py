@@ -1,4 +1,7 @@
-"""Algorithm 1: descend on the good, climb on the bad, ignore the rest."""
+"""Algorithm 1: descend on the good, climb on the bad, ignore the rest.
+
+What is out of range, or of different shapes, raises ValueError.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,10 @@ def signed_weights(split: Split, gamma: float, *, separate: bool = False) -> Arr
     """Return good - gamma * bad as float64, an entry per example (the factor in Eq. 3).
 
     Args:
-        split: masks of shape (n,); where both are True, good wins.
+        split: masks, bool, (n,); where both are True, good wins.
         gamma: how fast to climb on the bad, in [0, 1].
         separate: whether to average good and bad separately, as the authors' released code does:
             each good example weighs n / (number of good), each bad one gamma * n / (number of bad).
-
-    Raises:
-        ValueError: masks that are not boolean or of one shape, or gamma outside [0, 1].
 
     >>> signed_weights(Split(np.array([True, False, False]), np.array([True, True, False])), 0.5)
     array([ 1. , -0.5,  0. ])
@@ -57,12 +57,9 @@ def objective(losses: Array, weights: Array, denominator: float | None = None) -
     because hiding it would hide that a run has diverged. An empty mini-batch has objective 0.
 
     Args:
-        losses: float, shape (n,), in nats.
-        weights: float, shape (n,), from `signed_weights`.
+        losses: float, (n,), in nats.
+        weights: float, (n,), from `signed_weights`.
         denominator: above 0; n by default.
-
-    Raises:
-        ValueError: losses and weights of different shapes, or a denominator that is not above 0.
 
     >>> objective(np.array([1.0, 2.0, 9.0]), np.array([1.0, -0.5, 0.0]))
     0.0

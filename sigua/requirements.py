@@ -31,9 +31,6 @@ def find_correction(method: Method, known: Mapping[str, _Found]) -> _Found:
     Args:
         method: whose correction it is.
         known: by name, all that the backend has.
-
-    Raises:
-        ValueError: it has none of that name.
     """
     checks.choice("correction", method.correction, known)
     return known[method.correction]

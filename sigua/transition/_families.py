@@ -48,8 +48,8 @@ def mapped_transition(
                 "try leaving it out, which makes it free of noise"
             )
     sources, targets = (np.array(list(part), dtype=int) for part in (mapping, mapping.values()))
-    each, rates = np.arange(k), np.full(len(sources), rate)
-    i, j = np.concatenate([each, sources, sources]), np.concatenate([each, sources, targets])
+    rates = np.full(len(sources), rate)
+    i, j = np.r_[:k, sources, sources], np.r_[:k, sources, targets]
     rows = Csr.of(i, j, np.concatenate([np.ones(k), -rates, rates]), k)
     return TransitionMatrix(rows if k > SPARSE_ABOVE else rows.dense())
 
@@ -69,12 +69,11 @@ def random_transition(
     Args:
         num_classes: k >= 2.
         noise_rate: 1 - trace / k, in [0, 1).
-        trace: the diagonal's sum, in (0, k].
+        trace: the diagonal's sum, in (0, k], instead.
         seed: an integer, or a `numpy.random.Generator` that is advanced.
 
     Raises:
-        ValueError: not exactly one of rate and trace, one out of range, or a hundred draws without
-            one that can be inverted (two classes with trace 1 have none).
+        ValueError: also after a hundred draws without one that can be inverted.
 
     >>> float(random_transition(4, trace=2.0).rows.trace().round(12))
     2.0

@@ -26,11 +26,7 @@ class Csr(NamedTuple):
 
     @classmethod
     def of(cls, i: Integers, j: Integers, values: Matrix, size: int) -> Csr:
-        """Return the matrix with these entries in any order; those at one place are added up.
-
-        Raises:
-            ValueError: a place outside the matrix.
-        """
+        """Return the matrix with these entries in any order; those at one place are added up."""
         if len(i) and not (min(i.min(), j.min()) >= 0 and max(i.max(), j.max()) < size):
             raise ValueError(f"an entry outside [0, {size})")
         place, where = np.unique(i.astype(np.int64) * size + j, return_inverse=True)
