@@ -5,24 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sigua import checks
-from sigua._rule import (
-    Batch,
-    Condition,
-    choose,
-    is_built_in,
-    may_read_class_sums,
-    may_read_marks,
-    no_class_sums,
-    no_margins,
-    reads,
-)
+from sigua import _rule, checks
+from sigua._rule import Batch, Condition, choose, is_built_in, reads
 from sigua.objective import Split
 from sigua.schedules import Schedule, horizon, keep_rate, rate_to_count, rate_to_parts, value_at
 
 __all__ = ["Agreement", "AllGood", "Batch", "Condition", "Known", "NoiseFloor", "NonNegative"]
 __all__ += ["SmallLoss", "choose", "is_built_in", "may_read_class_sums", "may_read_marks"]
 __all__ += ["no_class_sums", "no_margins", "reads"]
+
+may_read_class_sums, may_read_marks = _rule.may_read_class_sums, _rule.may_read_marks
+no_class_sums, no_margins = _rule.no_class_sums, _rule.no_margins
 
 
 @dataclass(frozen=True)
@@ -66,11 +59,8 @@ class SmallLoss:
 
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
-        checks.number(
-            "noise_rate", self.noise_rate, 0, 1, "try the share of wrong labels", closed=False
-        )
+        keep_rate(0, self.noise_rate, self.warmup)  # which says what they must be
         checks.schedule("delta", self.delta, 0, 1, "try the rate to forget, such as 0.15")
-        checks.number("warmup", self.warmup, 0, float("inf"), "try epochs, 0 for no warm-up")
         checks.choice("variant", self.variant, ("paper", "official"))
 
     @property
