@@ -228,14 +228,6 @@ def probabilities(name: str, value: Any, first: int = 0) -> NDArray[np.float64]:
     return np.asarray(rows / sums[:, None])
 
 
-def losses(name: str, value: Any) -> NDArray[np.float64]:
-    """Return losses of at least 0, or +inf, as float64, shape (n,) or (epochs, n), not empty."""
-    found = floats(name, value)
-    _require_per_example(name, found)
-    _require_in_range(name, found, "losses")
-    return found
-
-
 def epochs(name: str, value: Any) -> Iterator[NDArray[np.float64]]:
     """Yield the losses or margins of one epoch after another, float64, (n,).
 
@@ -244,10 +236,24 @@ def epochs(name: str, value: Any) -> Iterator[NDArray[np.float64]]:
         value: shape (n,), or (epochs, n), whose entries may be NaN.
     """
     found = array(name, value)
-    _require_per_example(name, found)
+    if found.ndim not in (1, 2) or found.size == 0:
+        raise ValueError(
+            f"{name}: must have shape (n,), or (epochs, n), got shape {found.shape}; "
+            "try an entry per example"
+        )
+    low, high, advice = _RANGES[name]
     for t, given in enumerate(np.atleast_2d(found)):
         epoch = floats(name, given)
-        _require_in_range(name, epoch, name, t if found.ndim == 2 else None)
+        wrong = ~((epoch >= low) & (epoch <= high))
+        if found.ndim == 2:
+            wrong &= ~np.isnan(epoch)
+        if wrong.any():
+            first = int(wrong.argmax())
+            place = f"{t}, {first}" if found.ndim == 2 else first
+            raise ValueError(
+                f"{name}: must lie in [{low:g}, {high:g}], got {name}[{place}] = {epoch[first]:g}; "
+                f"{advice}, one for every example"
+            )
         yield epoch
 
 
@@ -255,28 +261,3 @@ _RANGES = {
     "losses": (0, float("inf"), "try cross-entropies"),
     "margins": (-1, 1, "try differences of probabilities, not of logits"),
 }
-
-
-def _require_per_example(name: str, found: NDArray[Any]) -> None:
-    if found.ndim not in (1, 2) or found.size == 0:
-        raise ValueError(
-            f"{name}: must have shape (n,), or (epochs, n), got shape {found.shape}; "
-            "try an entry per example"
-        )
-
-
-def _require_in_range(
-    name: str, found: NDArray[np.float64], kind: str, epoch: int | None = None
-) -> None:
-    """Refuse an entry out of range; NaN, too, unless they are one epoch of many."""
-    low, high, advice = _RANGES[kind]
-    wrong = ~((found >= low) & (found <= high))
-    if epoch is not None:
-        wrong &= ~np.isnan(found)
-    if wrong.any():
-        first = tuple(int(i) for i in np.argwhere(wrong)[0])
-        place = ", ".join(map(str, first if epoch is None else (epoch, *first)))
-        raise ValueError(
-            f"{name}: must lie in [{low:g}, {high:g}], got {name}[{place}] = {found[first]:g}; "
-            f"{advice}, one for every example"
-        )

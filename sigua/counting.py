@@ -1,7 +1,8 @@
 """The noise rate and T counted on checked labels: pairs (given, true) of examples drawn at random.
 
 Nothing is assumed about a model or the noise: the errors may follow from the input. But the checked
-examples must have been drawn at random from all, not picked as suspicious.
+examples must have been drawn at random from all, not picked as suspicious. What does not fit raises
+ValueError.
 """
 
 from __future__ import annotations
@@ -52,8 +53,7 @@ def count_transition(
         strength: how many checked labels of each class the prior is worth, above 0; k by default.
 
     Raises:
-        ValueError: labels that are not such integers, no label, or different lengths; a prior with
-            another number of classes; or a T without a usable inverse (see `TransitionMatrix`).
+        ValueError: also for a T without a usable inverse (see `TransitionMatrix`).
 
     >>> prior = TransitionMatrix([[0.9, 0.1], [0.1, 0.9]])
     >>> count_transition([0, 0, 1, 1], [0, 0, 0, 0], 2, prior=prior, strength=4).rows.round(2)
@@ -82,9 +82,6 @@ def transition_intervals(
     """Return the ends of the exact 95 % interval of each entry of T, float64, (k, k) each.
 
     The interval is [0, 1] in the row of a class of which no example was checked.
-
-    Raises:
-        ValueError: as for `count_transition`.
 
     >>> low, high = transition_intervals([0, 0, 0, 1], [0, 0, 0, 0], 2)
     >>> low.round(2).tolist(), high.round(2).tolist()

@@ -1,4 +1,7 @@
-"""How good the selection was, what was memorised, and which labels look wrong."""
+"""How good the selection was, what was memorised, and which labels look wrong.
+
+What does not fit raises ValueError.
+"""
 
 from __future__ import annotations
 
@@ -176,9 +179,7 @@ def rank_label_issues(
             class that the model hardly ever predicts looks wrong.
 
     Raises:
-        ValueError: losses or margins of another shape or range, both or neither of them; an example
-            without a value in any epoch, or an epoch without any value; a rate outside [0, 1];
-            labels of another length, or where they would not be used.
+        ValueError: also for an example without a value in any epoch, or an epoch without any.
 
     >>> issues = rank_label_issues([[2.0, 0.9, 0.1, 0.3], [3.0, 0.1, 0.0, 0.2]], noise_rate=0.25)
     >>> issues.order.tolist(), issues.suspects.tolist()

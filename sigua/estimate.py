@@ -2,7 +2,8 @@
 
 The probabilities are of the *noisy* labels: those of a model that was trained on them by plain
 cross-entropy. They should be out-of-fold (`sklearn.model_selection.cross_val_predict`), or from
-early in the training, because a model that has memorised its labels finds none of them wrong.
+early in the training, because a model that has memorised its labels finds none of them wrong. What
+does not fit raises ValueError.
 """
 
 from __future__ import annotations
@@ -66,8 +67,7 @@ def estimate_transition(
         old: nothing; what older versions took is refused with what to write instead.
 
     Raises:
-        ValueError: an argument of another shape or range, labels that are missing, or an estimate
-            without a usable inverse (see `TransitionMatrix`).
+        ValueError: also for an estimate without a usable inverse (see `TransitionMatrix`).
 
     Warns:
         UserWarning: nothing is known about a class; or, with "surest", confident counting finds a
@@ -122,9 +122,6 @@ def label_losses(
             are read in blocks, so they may be a `numpy.memmap`.
         labels: integers in [0, k), shape (n,).
         classes: the names of the columns, as for `estimate_transition`; labels are then names.
-
-    Raises:
-        ValueError: probabilities or labels of another shape or range, or of different lengths.
 
     >>> label_losses([[0.25, 0.75], [1.0, 0.0]], [1, 0]).round(3).tolist()
     [0.288, 0.0]

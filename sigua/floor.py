@@ -47,9 +47,7 @@ def noise_floor(
             counts; uniform if None.
         observed: shape (k,), the same for the observed labels, such as
             `np.bincount(labels, minlength=k)`, from which the prior is computed; instead of it.
-
-    Raises:
-        ValueError: an argument out of range, missing, or given twice.
+            What is out of range, missing or given twice raises ValueError.
 
     >>> round(noise_floor(0.5, 10), 4)  # log 2 + log(9) / 2
     1.7918

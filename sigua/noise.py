@@ -1,6 +1,8 @@
 """Corrupt labels and inputs on purpose, to see how a method copes.
 
-Columns (n, 1) and one-hot rows are refused: for one class nobody can tell the two apart.
+Columns (n, 1) and one-hot rows are refused: for one class nobody can tell the two apart. What else
+does not fit, or is out of range, raises ValueError, too. `seed` is an integer, or a
+`numpy.random.Generator` that is advanced.
 """
 
 from __future__ import annotations
@@ -26,10 +28,7 @@ def corrupt_labels(
     Args:
         y: integers in [0, k), shape (n,); not changed. The result has its dtype.
         T: the transition matrix, k x k.
-        seed: an integer, or a `numpy.random.Generator` that is advanced.
-
-    Raises:
-        ValueError: labels of another shape, or outside [0, k), or a dtype that cannot hold k - 1.
+        seed: see above.
 
     >>> corrupt_labels([0, 1, 2, 3], TransitionMatrix.pair(0.0, 4))
     array([0, 1, 2, 3])
@@ -77,12 +76,8 @@ def corrupt_labels_by_instance(
         y: integers in [0, k), shape (n,); not changed.
         noise_rate: share of wrong labels, in [0, 1].
         num_classes: k >= 2.
-        seed: an integer, or a `numpy.random.Generator` that is advanced.
+        seed: see above.
         spread: standard deviation of the flip rates before truncation, at least 0.
-
-    Raises:
-        ValueError: as for `corrupt_labels`; inputs that are not finite or have another length; a
-            number outside its range.
 
     >>> corrupt_labels_by_instance([[1.0, 2.0], [3.0, 4.0]], [1, 0], 0.0, num_classes=3)
     array([1, 0])
@@ -116,10 +111,7 @@ def replace_inputs(
         x: any array, shape (n, ...); not changed.
         foreign: inputs of no class, shape (m, ...), of a dtype that x's can hold.
         noise_rate: the share to replace, in [0, 1].
-        seed: an integer, or a `numpy.random.Generator` that is advanced.
-
-    Raises:
-        ValueError: shapes or dtypes that do not fit, a rate outside [0, 1], no foreign input.
+        seed: see above.
 
     >>> replace_inputs([[1], [2], [3]], [[-1], [-2]], 1 / 3)[0].ravel().tolist()
     [1, 2, -2]

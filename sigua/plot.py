@@ -100,7 +100,7 @@ def loss_histogram(
     Losses are at least 0, in nats, of shape (n,); infinite ones are left out. `flipped`, bool,
     (n,), says which labels are wrong, if that is known. Others raise ValueError.
     """
-    losses = checks.losses("losses", losses).ravel()
+    losses = np.concatenate(list(checks.epochs("losses", losses)))
     groups = {"examples": np.ones(len(losses), dtype=bool)}
     if flipped is not None:
         flipped = np.asarray(flipped, dtype=bool)
@@ -206,10 +206,8 @@ def _table(name: str, values: ArrayLike) -> Any:
 def _fractions(name: str, values: ArrayLike) -> Any:
     table = _table(name, values)
     if (table > 1).any():
-        raise ValueError(
-            f"{name}: must be fractions in [0, 1], got {table.max():g}; "
-            "try dividing percentages by 100"
-        )
+        rule = f"{name}: must be fractions in [0, 1], got {table.max():g}"
+        raise ValueError(f"{rule}; try dividing percentages by 100")
     return table
 
 

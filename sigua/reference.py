@@ -221,16 +221,15 @@ def split(
     n = values.shape
     if len(n) != 1:
         raise ValueError(f"losses: must have shape (n,), got shape {n}; try losses.ravel()")
-    marks = _marks(trusted, n)
+    marks, numbers = _marks(trusted, n), method.at(epoch)[1:]
     sums = None if class_sums is None else _column("class_sums", class_sums, n)
     margins = None if margins is None else _column("margins", margins, n)
     of = np.zeros(n, dtype=int) if groups is None else _column("groups", groups, n)
     good, bad = np.zeros((2, *n), dtype=bool)
     for group in np.unique(of):
         own = of == group
-        parts = (_part(part, own) for part in (marks, sums, margins))
-        batch = Batch(values[own], *parts)
-        good[own], bad[own] = conditions.choose(method.condition, batch, method.at(epoch)[1:])
+        batch = Batch(values[own], *(_part(part, own) for part in (marks, sums, margins)))
+        good[own], bad[own] = conditions.choose(method.condition, batch, numbers)
     return Split(good, bad)
 
 

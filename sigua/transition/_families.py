@@ -25,8 +25,7 @@ def mapped_transition(
         num_classes: k >= 2.
 
     Raises:
-        ValueError: a class outside [0, k) or mapped to itself, or a T that cannot be inverted, such
-            as two classes swapped at a rate of 0.5.
+        ValueError: also for a T that cannot be inverted, such as two classes swapped at 0.5.
 
     >>> mapped_transition({2: 0}, 0.25, 3).rows.tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.0, 0.75]]
