@@ -10,14 +10,13 @@ from sigua.objective import Array, Split
 
 
 class Batch(Protocol):
-    """What a rule may ask about the mini-batch; each adapter answers on its own device.
+    """What a rule may ask about the mini-batch, which lies wherever the adapter keeps it.
 
     Attributes:
-        losses: float, shape (n,): what the method optimises, an entry per example and without
-            gradient (for backward correction the corrected loss at the given label). +inf for an
-            example that takes no part: an ignored label, a weight of zero.
+        losses: float, (n,), without gradient: what the method optimises, for backward correction
+            the corrected loss at the given label. +inf for an example that takes no part.
         size: how many examples take part; an integer or a 0-d integer tensor.
-        trusted: bool, shape (n,), or a `Split` of two masks, from the user; None if not given.
+        trusted: bool, (n,), or a `Split` of two masks, from the user; None if not given.
     """
 
     losses: Array
@@ -34,22 +33,16 @@ class Batch(Protocol):
         """Return 1'T^-1 l for each example, shape (n,); backward correction only."""
 
     def margins(self, by_class: bool = True) -> Array:
-        """Return u at the label less the largest other u, shape (n,), in [-1, 1].
-
-        u is p(j | x), divided by the class confidence c_j if `by_class`, and scaled to sum to 1.
-        The margin of an example that takes no part has no meaning.
-        """
+        """Return u at the label less the largest other u, (n,), in [-1, 1]; see `Agreement`."""
 
 
 class Condition(Protocol):
     """A rule of your own: two methods, and nothing to register.
 
     An attribute `reads` may name what the rule reads from a batch besides the losses: a tuple of
-    "trusted", "class_sums", "margins" and, for margins by class, "confidence". Without it, the rule
-    may read `trusted` and `class_sums`.
-
-    An attribute `horizon` may give the epoch from which `at` stays the same, 0 for a rule without a
-    schedule. Without it, a rule whose `at` returns numbers is assumed to change in every epoch.
+    "trusted", "class_sums" (the two by default), "margins" and, for margins by class, "confidence".
+    An attribute `horizon` may give the epoch from which `at` stays the same; without it, a rule
+    whose `at` returns numbers is assumed to change in every epoch.
 
     >>> from dataclasses import dataclass
     >>> import numpy as np
@@ -71,10 +64,7 @@ class Condition(Protocol):
         """Return the epoch's numbers, as many in each. Integers stay exact on every framework."""
 
     def split(self, batch: Batch, *numbers: Any, **_: Any) -> Split:
-        """Return the masks, from the epoch's numbers as scalars or 0-d tensors; operators only.
-
-        For a type checker, `*numbers, **_` means any further parameters; yours has one per number.
-        """
+        """Return the masks, from the epoch's numbers as scalars or 0-d tensors; operators only."""
 
 
 def no_class_sums() -> ValueError:
@@ -107,12 +97,12 @@ def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Spli
     """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
     comparable = batch.losses < float("inf")
     masks = condition.split(batch, *numbers)
-    if not isinstance(masks, tuple) or len(masks) != 2:
-        raise ValueError(
-            f"condition: split must return good and bad, got {type(masks).__name__}; "
-            "try returning sigua.Split(good, bad)"
-        )
     if not is_built_in(condition):
+        if not isinstance(masks, tuple) or len(masks) != 2:
+            raise ValueError(
+                f"condition: split must return good and bad, got {type(masks).__name__}; "
+                "try returning sigua.Split(good, bad)"
+            )
         for name, mask in zip(Split._fields, masks, strict=True):
             _require_mask(name, mask, comparable)
     good, bad = masks
@@ -121,7 +111,7 @@ def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Spli
 
 
 def _require_mask(name: str, mask: Any, like: Array) -> None:
-    """Raise ValueError unless a mask is boolean, in the framework of `like`, and of its shape.
+    """Refuse a mask that is not boolean, in the framework of `like`, and of its shape.
 
     No value is read. A length that is unknown in a graph is None, and fits.
     """

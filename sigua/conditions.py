@@ -174,8 +174,8 @@ class Agreement:
     The margin of an example is u at its label less the largest other u. u is p(j | x), divided by
     the class confidence c_j, the average of p(j | x) over examples labelled j (`sigua.confidence`),
     and scaled to sum to 1. An example is good if its margin is above tau(t), and bad otherwise. tau
-    rises linearly from -1, where every example is good, to `threshold`. At 0 an example is good if
-    its label is what the model predicts.
+    rises linearly from -1, where every example is good, to `threshold`: at 0 the label must be what
+    the model predicts.
 
     If the right label is the most frequent one given x, the label that a model of the noisy labels
     predicts is right, however the noise depends on x. After division by c_j, the diagonal of T need

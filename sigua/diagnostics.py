@@ -190,9 +190,8 @@ def rank_label_issues(
         raise ValueError(f"losses: must be given unless margins are, got {got}; try one of the two")
     if labels is not None and (margins is None or noise_rate is not None):
         got = "losses" if margins is None else f"noise_rate={noise_rate}"
-        raise ValueError(
-            f"labels: must be given with margins and no rate, got {got}; try without labels"
-        )
+        rule = "labels: must be given with margins and no rate"
+        raise ValueError(f"{rule}, got {got}; try without labels")
     if margins is not None:
         (scores,) = _means("margins", margins, lambda margin: (1 - margin) / 2)
         tie_break = scores
@@ -228,10 +227,7 @@ def _beyond_the_valley(scores: NDArray[np.float64], labels: ArrayLike | None) ->
 
 
 def _means(name: str, table: ArrayLike | None, *values: Callable[..., Any]) -> list[Any]:
-    """Return the mean over the epochs of each function of an example's losses or margins, (n,).
-
-    An epoch at a time, so that (epochs, n) is never copied as a whole.
-    """
+    """Return the mean over the epochs of each function of an example's losses or margins, (n,)."""
     counts: Any = 0
     sums: list[Any] = [0.0 for _ in values]
     for t, epoch in enumerate(checks.epochs(name, table)):

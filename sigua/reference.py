@@ -98,10 +98,7 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Floats:
 
 
 def backward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
-    """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8).
-
-    It is +inf, never -inf or NaN, where a class in its sum has an infinite loss.
-    """
+    """Return T^-1 l, (n, k), for every observed label (Eq. 8); see `_combined`."""
     return _combined(every_class(logits), T.inverse.T)
 
 
@@ -211,11 +208,7 @@ def split(
         trusted: bool, (n,), or a `Split` of two masks, for the condition `Known`.
         class_sums: (n,), 1'T^-1 l.
         margins: (n,), for the condition `Agreement`: those of the function `margins`.
-        groups: integers, (n,): each group is judged as a mini-batch of its own; give the labels to
-            judge each class. None for a single group.
-
-    Raises:
-        ValueError: also where an argument that the condition reads is missing.
+        groups: integers, (n,): each group is judged as a mini-batch of its own, such as the labels.
     """
     values = checks.floats("losses", losses)
     n = values.shape

@@ -26,12 +26,7 @@ def require_method(value: object) -> Method:
 
 
 def find_correction(method: Method, known: Mapping[str, _Found]) -> _Found:
-    """Return what a backend has for the method's correction.
-
-    Args:
-        method: whose correction it is.
-        known: by name, all that the backend has.
-    """
+    """Return what a backend has for the method's correction, of all that it has by name."""
     checks.choice("correction", method.correction, known)
     return known[method.correction]
 

@@ -12,7 +12,6 @@ from sigua.transition._sparse import Csr, Matrix
 
 MAX_CONDITION = 1e4
 """Above this condition number T^-1 amplifies float32 rounding to some 0.1 % of a loss or more."""
-
 CLIP = 1e-8  # entries this far below 0 are rounding, not a mistake
 ROUNDING = 1e-6  # rows this close to 1 are float32's, and are divided by their sum
 
@@ -27,9 +26,9 @@ def from_dense(rows: ArrayLike) -> Matrix:
     _refuse_names(rows)
     array = _numbers(checks.array("rows", rows)).copy()
     _refuse_shape(array.shape)
-    wrong = ~(array >= -CLIP)
-    if wrong.any():
-        i, j = np.argwhere(wrong)[0]
+    wrong = np.argwhere(~(array >= -CLIP))
+    if len(wrong):
+        i, j = wrong[0]
         raise _no_probability(i, j, array[i, j])
     array = np.maximum(array, 0.0)
     sums = array.sum(axis=1)
@@ -52,9 +51,9 @@ def from_sparse(rows: Any) -> Csr:
         csr = Csr.of(i, j, numbers, shape[0])
     except (TypeError, ValueError) as error:
         raise _not_square(error) from None
-    wrong = ~(csr.data >= -CLIP)
-    if wrong.any():
-        at = int(wrong.argmax())
+    wrong = np.flatnonzero(~(csr.data >= -CLIP))
+    if len(wrong):
+        at = wrong[0]
         raise _no_probability(csr.owners()[at], csr.indices[at], csr.data[at])
     csr = csr.keep(csr.data > 0)
     sums = np.bincount(csr.owners(), csr.data, csr.size)
@@ -122,9 +121,8 @@ def _numbers(array: NDArray[Any]) -> Matrix:
 
 def _refuse_names(rows: Any) -> None:
     """Refuse a data frame, such as a cross table, whose rows and columns are not in one order."""
-    if not (hasattr(rows, "columns") and hasattr(rows, "index")):
-        return
-    true, observed = list(rows.index), list(rows.columns)
+    framed = hasattr(rows, "columns") and hasattr(rows, "index")
+    true, observed = (list(rows.index), list(rows.columns)) if framed else ([], [])
     if true not in (observed, list(range(len(true)))):
         raise ValueError(
             f"rows: must be the same classes as the columns, in one order, got {true!r} and "
