@@ -106,8 +106,9 @@ def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Spli
         for name, mask in zip(Split._fields, masks, strict=True):
             _require_mask(name, mask, comparable)
     good, bad = masks
-    good = good & comparable
-    return Split(good, bad & comparable & ~good)
+    if not is_built_in(condition) or reads(condition, "trusted"):  # others of ours are disjoint
+        bad = bad & ~good
+    return Split(good & comparable, bad & comparable)
 
 
 def _require_mask(name: str, mask: Any, like: Array) -> None:

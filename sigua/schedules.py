@@ -125,16 +125,20 @@ def rate_to_count(size: Any, parts: Any) -> Any:
     >>> rate_to_count(100, rate_to_parts(0.29))
     29
     """
-    kinds = [str(getattr(number, "dtype", "")) for number in (size, parts)]
-    for name, number, kind in zip(("size", "parts"), (size, parts), kinds, strict=True):
-        below = isinstance(number, int) and number < 0
-        if below or isinstance(number, float) or "float" in kind:
-            raise ValueError(
-                f"{name}: must be an integer of at least 0, or integers, got {number!r}; "
-                "try rate_to_parts(rate) for a rate"
-            )
+    kinds = [_kind("size", size), _kind("parts", parts)]
     if not any("32" in kind for kind in kinds):
         return size * parts // PARTS
     low = size * (parts % 1000) // 1000
     middle = (size * (parts // 1000 % 1000) + low) // 1000
     return (size * (parts // 1000000) + middle) // 1000
+
+
+def _kind(name: str, number: Any) -> str:
+    """Return the dtype of what counts, nothing for an integer of Python's; refuse what does not."""
+    kind = "" if isinstance(number, int) else str(getattr(number, "dtype", "float"))
+    if "float" in kind or (not kind and number < 0):
+        raise ValueError(
+            f"{name}: must be an integer of at least 0, or integers, got {number!r}; "
+            "try rate_to_parts(rate) for a rate"
+        )
+    return kind

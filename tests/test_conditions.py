@@ -121,13 +121,15 @@ def test_masks_are_disjoint_and_depend_on_the_order_of_the_losses_alone(
         sigua.NonNegative(),
         sigua.NonNegative("classes"),
         sigua.NonNegative("batch"),
+        sigua.NoiseFloor(1.0),
+        sigua.Agreement(),
         sigua.Known(),
     ],
 )
 def test_every_rule_of_ours_is_disjoint_by_itself(condition):
-    """Even before good wins over bad for everybody: an adapter may call the rule alone."""
+    """So that only the masks of users are made so."""
     losses = np.array([3.0, -1, 2, 0, INF, NAN, -4])
-    batch = sigua.reference.Batch(losses, trusted=losses > 1, sums=losses)
+    batch = sigua.reference.Batch(losses, losses > 1, losses, losses)
     good, bad = condition.split(batch, *condition.at(10))
     assert not np.any(good & bad)
 
@@ -308,6 +310,12 @@ def test_non_negative_classes_by_hand():
     assert classes.losses[0] == pytest.approx(4 / 3 * np.log(4) - np.log(4 / 3) / 3, rel=1e-14)
     label = sigua.reference.step(sigua.sigua_bc(FIRES), logits, labels)
     assert label.split.good.tolist()[0]
+
+
+def test_of_known_s_two_masks_good_wins():
+    both = sigua.Split(np.array([True, False]), np.array([True, True]))
+    method = sigua.custom(sigua.Known(), gamma=0.5)
+    assert measure(method, [1.0, 3.0], trusted=both)[:2] == ([True, False], [False, True])
 
 
 def test_known_takes_the_masks_as_given_and_needs_them():
