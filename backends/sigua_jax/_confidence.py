@@ -11,8 +11,7 @@ from sigua import checks, standard
 from sigua.confidence import moved
 from sigua.step import Margins
 from sigua_jax import _ops
-from sigua_jax._check import array, is_kind, readable, written
-from sigua_jax._examples import examples
+from sigua_jax._examples import array, examples, is_kind, nan_unless, readable, written
 
 
 def init_confidence(k: int) -> Array:
@@ -43,21 +42,14 @@ def update_confidence(confidence: Any, logits: Any, labels: Any, where: Any = No
     """
     given = examples(standard(), logits, labels, where)
     logits, labels = given.predictions()
-    state = checked(confidence, logits.shape[1])
-    known = given.factor == 1  # or else traced labels that are no class
-    counted = None if known is True else known
-    if given.where is not None:
-        counted = given.where & known
-    sums = Margins(_ops, logits, labels, None).sums(counted)
+    state, _ = checked(confidence, logits.shape[1])
+    everyone = jnp.ones(labels.shape[:1], bool) if given.where is None else given.where
+    sums = Margins(_ops, logits, labels, None).sums(everyone & (given.factor == 1))
     return jnp.asarray(moved(state, sums.astype(state.dtype)))
 
 
-def checked(confidence: Any, k: int) -> Array:
-    """Return a class confidence as an array.
-
-    Raises:
-        ValueError: none, another shape or dtype, or entries that are no sums, if they can be read.
-    """
+def checked(confidence: Any, k: int) -> tuple[Array, Any]:
+    """Return a class confidence, and a factor: 1, or NaN if it is traced and turns out wrong."""
     if confidence is None:
         raise ValueError(
             "confidence: must be given for a method that reads it, got None; "
@@ -68,14 +60,10 @@ def checked(confidence: Any, k: int) -> Array:
         raise ValueError(
             f"confidence: must be float(2, {k}), got {written(found)}; try init_confidence({k})"
         )
-    if readable(found) and not are_sums(found):
+    right = ((found >= 0) & (found < jnp.inf)).all()
+    if readable(right) and not right:
         raise ValueError(
             "confidence: must be sums and numbers, finite and from 0 up, got "
             f"{found.tolist()}; try init_confidence({k})"
         )
-    return found
-
-
-def are_sums(state: Array | None) -> Any:
-    """Return whether the entries of a class confidence are finite and from 0 up; True for None."""
-    return True if state is None else ((state >= 0) & (state < jnp.inf)).all()
+    return found, nan_unless(right)

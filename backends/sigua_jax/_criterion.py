@@ -12,16 +12,11 @@ from jax import numpy as jnp
 from sigua import Method, checks, step
 from sigua.step import CrossEntropy
 from sigua_jax import _ops
-from sigua_jax._check import array, is_kind, per_example, readable, written
-from sigua_jax._examples import Examples, along
+from sigua_jax._examples import Examples, array, is_kind, per_example, readable, written
 
 
 def criterion(loss: Any, given: Examples) -> step.Loss:
-    """Return the plain loss, with its class weights in the logits' dtype.
-
-    Raises:
-        ValueError: neither None, nor a `CrossEntropy` with numbers in their ranges, nor a function.
-    """
+    """Return the plain loss, or raise ValueError if that is none."""
     if loss is None:
         return CrossEntropy()
     given.predictions()
@@ -50,10 +45,7 @@ def _class_weights(weight: Any, logits: Array) -> Array | None:
 
 
 def _own(loss: Callable[[Any, Any], Any], given: Examples) -> Callable[[Array, Array], Array]:
-    """Return the user's function, called with labels of the kind that the user gave.
-
-    Where it is infinite, and the example takes no side, its gradient is 0 and not NaN.
-    """
+    """Return the user's function: where it is infinite, its gradient is 0 and not NaN."""
 
     def called(logits: Array, labels: Array) -> Array:
         if labels.ndim < given.labels.ndim:  # once per class, where labels are probabilities
@@ -61,7 +53,7 @@ def _own(loss: Callable[[Any, Any], Any], given: Examples) -> Callable[[Array, A
         advice = "a mean over all axes except the first"
         found = per_example("loss", loss(logits, labels), logits.shape[:1], jnp.floating, advice)
         infinite = jax.lax.stop_gradient(found) == jnp.inf
-        elsewhere = jnp.where(along(infinite, logits), 0, logits)
+        elsewhere = jnp.where(infinite[:, None], 0, logits)
         return jnp.where(infinite, jnp.inf, loss(elsewhere, labels))
 
     return called
@@ -71,7 +63,7 @@ def corrected(method: Method, loss: step.Loss, given: Examples) -> Array:
     """Return what the method optimises, (n,), with gradient; NaN for labels that are none."""
     M, known = step.matrix(_ops, method, given.logits), (given.logits, given.labels)
     losses: Array = step.corrected_losses(_ops, method.correction, M, loss, *known)
-    return losses * given.factor
+    return jnp.asarray(losses * given.factor)
 
 
 def unweighted(loss: step.Loss) -> step.Loss:
@@ -79,10 +71,9 @@ def unweighted(loss: step.Loss) -> step.Loss:
     return loss._replace(weight=None) if isinstance(loss, CrossEntropy) else loss
 
 
-def shares_of(loss: step.Loss, given: Examples) -> Array | None:
-    """Return each example's part of the plain mean's denominator, (n,); None for 1 each."""
-    weight = getattr(loss, "weight", None)
-    if weight is None or given.labels.ndim > 1:
-        return None
-    shares: Array = _ops.take(weight, given.labels)
+def shares_of(loss: step.Loss, given: Examples, losses: Array) -> Array:
+    """Return each example's part of the plain mean's denominator, (n,)."""
+    weight, shares = getattr(loss, "weight", None), jnp.ones_like(losses)
+    if weight is not None and given.labels.ndim == 1:
+        shares = _ops.take(weight, given.labels)
     return shares if given.where is None else jnp.where(given.where, shares, 0.0)

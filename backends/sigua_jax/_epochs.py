@@ -9,23 +9,22 @@ import numpy as np
 from jax import numpy as jnp
 
 from sigua import Method, checks
-from sigua_jax._check import nan_unless, readable
+from sigua_jax._examples import nan_unless, readable
 
 MOST_STEPS = 1_000_000
 
 
 def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[tuple[Any, ...], Any]:
-    """Return `method.at(epoch)`, and a factor: 1, or NaN for a traced epoch that is negative.
-
-    Raises:
-        ValueError: an epoch that is out of range, of another shape, or not an integer if traced;
-            `steps_per_epoch` that does not fit it; or a schedule that never settles, if traced.
-    """
-    steps = 1
-    if steps_per_epoch is not None:
-        steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "try len(loader)")
+    """Return `method.at(epoch)`, and a factor: 1, or NaN for a traced epoch that is negative."""
     if isinstance(epoch, tuple):
-        return _given(method, epoch, steps_per_epoch), 1.0
+        if steps_per_epoch is not None:
+            raise ValueError(
+                "steps_per_epoch: must be left out with method.at(t), got both; "
+                "try method.at(step / steps_per_epoch)"
+            )
+        return _given(method, epoch), 1.0
+    counted = steps_per_epoch is not None
+    steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "try 500") if counted else 1
     if hasattr(epoch, "shape") and epoch.shape != ():
         raise ValueError(f"epoch: must be one number, got shape {epoch.shape}; try jax.vmap")
     if not readable(epoch):
@@ -33,7 +32,7 @@ def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[tuple[Any
         now = jnp.clip(epoch, 0, len(table[0]) - 1)
         return tuple(jnp.asarray(column)[now] for column in table), nan_unless(epoch >= 0)
     epoch = epoch.item() if hasattr(epoch, "item") else epoch
-    if steps_per_epoch is not None:
+    if counted:
         epoch = checks.whole("epoch", epoch, 0, "try a number of steps") / steps
     return method.at(epoch), 1.0
 
@@ -55,24 +54,18 @@ def _table(method: Method, dtype: Any, steps: int) -> list[Any]:
     return method.at_each(np.arange(last + 1) / steps)
 
 
-def _given(method: Method, given: tuple[Any, ...], steps_per_epoch: Any) -> tuple[Any, ...]:
+def _given(method: Method, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the numbers that the user gave, or raise ValueError if they are not `method.at`'s."""
     usual = method.at(0)
     if len(given) != len(usual) or not all(map(_alike, given, usual)):
         raise ValueError(
-            f"epoch: must be a number t, or method.at(t), {len(usual)} numbers like {usual}, "
+            f"epoch: must be method.at(t), {len(usual)} numbers like {usual}, or a number t, "
             f"got {given}; try method.at(t)"
-        )
-    if steps_per_epoch is not None:
-        raise ValueError(
-            "steps_per_epoch: must be left out with method.at(t), got both; "
-            "try method.at(step / steps_per_epoch)"
         )
     return given
 
 
 def _alike(number: Any, usual: float) -> bool:
-    """Return whether a number is one, and an integer where it has to be."""
     kind = number.dtype if hasattr(number, "dtype") else type(number)
-    wanted = jnp.integer if isinstance(usual, int) else jnp.number
+    wanted = jnp.integer if isinstance(usual, int) else jnp.number  # counts stay exact
     return bool(jnp.issubdtype(kind, wanted)) and np.shape(number) == ()

@@ -1,29 +1,25 @@
-"""The user's mini-batch, checked: logits, labels, who takes part, who is judged together."""
+"""What the user passes, as arrays: logits, labels, masks; or a sentence on what is wrong."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax import Array
 from jax import numpy as jnp
 
 from sigua import Method, checks
 from sigua.requirements import require_classes
-from sigua_jax._check import array, is_kind, mask, nan_unless, per_example, readable, written
 
 
 class Examples(NamedTuple):
     """A mini-batch in the form that the step uses."""
 
-    logits: Any
-    """float32 or better, (n, k); for a loss of the user's own anything that it accepts."""
-    labels: Any
-    """int32, (n,), in [0, k), or float, (n, k); or anything that the loss accepts."""
-    where: Array | None
-    """bool, (n,): who takes part; None for all."""
-    factor: Any = 1.0
-    """(n,), multiplies losses and weights: NaN for traced labels that are no class."""
+    logits: Any  # float32 or better, (n, k); None without
+    labels: Any  # int32, (n,), in [0, k), or float, (n, k); None without
+    where: Array | None  # bool, (n,): who takes part; None for all
+    factor: Any = 1.0  # (n,), of losses and weights: NaN for traced labels that are no class
 
     def predictions(self) -> tuple[Array, Array]:
         """Return logits, without gradient, and labels; raise ValueError if there are none."""
@@ -35,38 +31,29 @@ class Examples(NamedTuple):
         return jax.lax.stop_gradient(self.logits), self.labels
 
 
-def examples(
-    method: Method, logits: Any, labels: Any, where: Any, of_classes: bool = True
-) -> Examples:
-    """Return the mini-batch, checked; those who take no part have logits and labels of 0.
-
-    Args:
-        method: its number of classes must be that of the logits.
-        logits, labels, where: as for `sigua_loss`.
-        of_classes: whether logits and labels must be of classes, or anything that a loss accepts.
-
-    Raises:
-        ValueError: arguments that do not fit the method or each other; labels that are no class,
-            where they can be read.
-    """
+def examples(method: Method, logits: Any, labels: Any, where: Any) -> Examples:
+    """Return the mini-batch, checked; those who take no part have logits and labels of 0."""
     logits, labels = array("logits", logits), array("labels", labels)
-    rows = logits.ndim > 0 and labels.shape[:1] == logits.shape[:1]
-    of_rows = rows and logits.ndim == 2 and logits.shape[1] > 1
-    hard = of_rows and labels.ndim == 1 and is_kind(labels, jnp.integer)
-    soft = of_rows and labels.shape == logits.shape and is_kind(labels, jnp.floating)
-    if not rows or (of_classes and not ((hard or soft) and is_kind(logits, jnp.floating))):
-        raise _misfit(logits, labels)
-    if is_kind(logits, jnp.floating):
-        logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    hard = labels.shape == logits.shape[:1] and is_kind(labels, jnp.integer)
+    soft = labels.shape == logits.shape and is_kind(labels, jnp.floating)
+    of_classes = logits.ndim == 2 and logits.shape[1] > 1 and is_kind(logits, jnp.floating)
+    if not (of_classes and (hard or soft)):
+        advice = "labels.astype(int), labels.argmax(-1) on other rows, or vmap to rank separately"
+        if logits.ndim == 1 or logits.shape[-1:] == (1,):
+            advice = "sigua_jax.two_way(z) for one sigmoid output z, (n,)"
+        raise ValueError(
+            "logits: must be float (n, k), with labels that are integers (n,), or class "
+            f"probabilities, float (n, k), got {written(logits)} and {written(labels)}; "
+            f"try {advice}"
+        )
+    require_classes(method, logits.shape[1])
+    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     if where is not None:
         where = mask("where", where, logits.shape[:1])
-        logits, labels = (jnp.where(along(where, x), x, jnp.zeros_like(x)) for x in (logits, labels))
+        logits = jnp.where(where[:, None], logits, 0.0)
+        labels = jnp.where(where if hard else where[:, None], labels, jnp.zeros_like(labels))
     given = Examples(logits, labels, where)
-    if of_classes:
-        require_classes(method, logits.shape[1])
-    if hard:
-        return _of_indices(given)
-    return _of_probabilities(given) if of_classes else given
+    return _of_indices(given) if hard else _of_probabilities(given)
 
 
 def _of_indices(given: Examples) -> Examples:
@@ -97,16 +84,6 @@ def _of_probabilities(given: Examples) -> Examples:
     return given._replace(labels=labels)
 
 
-def groups_of(value: Any, given: Examples, shape: tuple[int, ...]) -> Array:
-    """Return integers, (n,), equal for those who are judged together, or raise ValueError."""
-    if callable(value):
-        value = value(*given.predictions())
-    elif isinstance(value, str):
-        checks.choice("groups", value, ("class",))
-        value = given.predictions()[1]
-    return per_example("groups", value, shape, jnp.integer, "labels.argmax(-1), or reshape")
-
-
 def two_way(z: Any) -> Array:
     """Return the logits of two classes, (0, z), from one sigmoid output: (n, 2) from (n,).
 
@@ -119,23 +96,54 @@ def two_way(z: Any) -> Array:
     return jnp.stack([jnp.zeros_like(z), z], -1)
 
 
-def along(column: Array, like: Array) -> Array:
-    """Return a column (n,) as (n, 1, ...), to broadcast against an array of (n, ...)."""
-    return column.reshape(-1, *[1] * (like.ndim - 1))
+def array(name: str, value: Any) -> Array:
+    """Return a JAX array, or raise ValueError on values that JAX refuses or would wrap around."""
+    try:
+        found: Array = jnp.asarray(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{name}: must be a NumPy or JAX array of numbers, in the machine's byte order, got "
+            f"{getattr(value, 'dtype', type(value).__name__)}; try np.asarray(...), or astype(...)"
+        ) from error
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
+        limits: Any = np.iinfo(found.dtype)
+        if value.min() < limits.min or value.max() > limits.max:
+            raise ValueError(
+                f"{name}: must fit in {found.dtype}, got {value.min()} to {value.max()}; "
+                "try smaller numbers, or jax_enable_x64"
+            )
+    return found
 
 
-def _misfit(logits: Array, labels: Array) -> ValueError:
-    """Return the error for logits, or for labels that do not fit them."""
-    n, name = logits.shape[:1], "labels"
-    advice = {n: "labels.astype(int)", logits.shape: "labels.argmax(-1)", (*n, 1): "labels[:, 0]"}
-    tried = advice.get(labels.shape, "an entry for each row of logits")
-    if logits.shape in (n, (*n, 1)):
-        name, tried = "logits", "sigua_jax.two_way(z), for one sigmoid output z, (n,)"
-    elif logits.ndim != 2:
-        name, tried = "logits", "reshape, or vmap to rank separately"
-    elif not is_kind(logits, jnp.floating):
-        name, tried = "logits", "logits.astype(float)"
-    return ValueError(
-        f"{name}: must be logits, float (n, k), with labels that are integers (n,), or class "
-        f"probabilities, float (n, k), got {written(logits)} and {written(labels)}; try {tried}"
-    )
+def per_example(name: str, value: Any, shape: tuple[int, ...], kind: Any, advice: str) -> Array:
+    """Return an array with an entry per example, or raise ValueError on another shape or dtype."""
+    found = array(name, value)
+    if found.shape != shape or not is_kind(found, kind):
+        raise ValueError(
+            f"{name}: must be {kind.__name__}{shape}, one per example, got {written(found)}; "
+            f"try {advice}"
+        )
+    return found
+
+
+def mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    """Return a mask as an array, or raise ValueError on another shape or dtype."""
+    return per_example(name, value, shape, jnp.bool_, "astype(bool), or reshape")
+
+
+def is_kind(found: Array, kind: Any) -> bool:
+    return bool(jnp.issubdtype(found.dtype, kind))
+
+
+def readable(found: Any) -> bool:
+    return not isinstance(found, jax.core.Tracer)
+
+
+def nan_unless(right: Any) -> Any:
+    """Return a factor: 1, or NaN where what is traced turns out to be wrong."""
+    return 1.0 if right is True else jnp.where(right, 1.0, jnp.nan)
+
+
+def written(found: Array) -> str:
+    """Return dtype and shape, such as float32(6, 10)."""
+    return f"{found.dtype}{found.shape}"

@@ -8,15 +8,14 @@ import jax
 from jax import Array
 from jax import numpy as jnp
 
-from sigua import Method, step
+from sigua import Method, Split, checks, step
 from sigua.conditions import reads
 from sigua.confidence import rates
 from sigua.requirements import require_method, require_whole
-from sigua.step import CrossEntropy, Selection
+from sigua.step import Selection
 from sigua_jax import _confidence, _epochs, _ops
-from sigua_jax._check import array, marks, mask, nan_unless, per_example
 from sigua_jax._criterion import corrected, criterion, shares_of, unweighted
-from sigua_jax._examples import Examples, examples, groups_of
+from sigua_jax._examples import Examples, array, examples, mask, per_example
 
 _NOW = {
     "weight": "loss=CrossEntropy(weight=...)",
@@ -40,7 +39,7 @@ def sigua_loss(
     confidence: Any = None,
     groups: Any = None,
     steps_per_epoch: int | None = None,
-    **old: Any,
+    **_old: Any,
 ) -> Array:
     """Return sum_i loss_i * (good_i - gamma * bad_i) / n, to be differentiated (Eq. 3).
 
@@ -82,21 +81,29 @@ def sigua_loss(
     >>> print(f"{sigua_loss(jnp.zeros((4, 2)), jnp.array([0, 0, 1, 1]), 0, method):.4f}")
     0.6931
     """
-    for name in old:
+    for name in _old:
         advice = _NOW.get(name, "help(sigua_loss)")
         raise TypeError(f"{name}: must be an option of sigua_loss, got another; try {advice}")
-    judged = reads(require_method(method).condition, "margins") or groups is not None
-    given, plain = _batch(logits, labels, method, loss, where, judged)
+    given = examples(require_method(method), logits, labels, where)
+    plain = criterion(loss, given)
     losses = decide = corrected(method, plain, given)
     if getattr(plain, "weight", None) is not None:
         decide = corrected(method, unweighted(plain), given)
-    now = _epochs.numbers(method, epoch, steps_per_epoch)
-    chosen = _selected(method, now, decide, given, plain, trusted, confidence, groups)
+    chosen = select(
+        decide,
+        epoch,
+        method,
+        loss=loss,
+        logits=logits,
+        labels=labels,
+        where=where,
+        trusted=trusted,
+        confidence=confidence,
+        groups=groups,
+        steps_per_epoch=steps_per_epoch,
+    )
     total = (jnp.where(chosen.silent, 0.0, losses) * chosen.weights).sum()
-    shares = shares_of(plain, given)
-    if shares is None:
-        shares = jnp.ones_like(losses) if given.where is None else given.where
-    return total / _ops.or_one(shares.sum())
+    return jnp.asarray(total / _ops.or_one(shares_of(plain, given, losses).sum()))
 
 
 def corrected_losses(logits: Any, labels: Any, method: Method, loss: Any = None) -> Array:
@@ -105,16 +112,8 @@ def corrected_losses(logits: Any, labels: Any, method: Method, loss: Any = None)
     That is the plain loss, [T^-1 l]_y for backward and -log [T'p]_y for forward correction. The
     arguments are those of `sigua_loss`; labels that are missing have to be replaced by any class.
     """
-    return corrected(method, *reversed(_batch(logits, labels, require_method(method), loss)))
-
-
-def _batch(
-    logits: Any, labels: Any, method: Method, loss: Any, where: Any = None, judged: bool = False
-) -> tuple[Examples, step.Loss]:
-    own = loss is not None and not isinstance(loss, CrossEntropy)
-    of_classes = judged or method.T is not None or not own
-    given = examples(method, logits, labels, where, of_classes)
-    return given, criterion(loss, given)
+    given = examples(require_method(method), logits, labels, None)
+    return corrected(method, criterion(loss, given), given)
 
 
 def select(
@@ -133,69 +132,74 @@ def select(
 ) -> Selection:
     """Return who is good, who is bad, and what each weighs, (n,); nothing here has a gradient.
 
-    For another ranking, loss or reduction: `(weights * losses).sum() / n`, for losses that are 0
-    where `silent`, which marks who takes no part, and infinite losses. Weights are NaN where what
-    is traced turns out to be wrong. The arguments are those of `sigua_loss`, except:
+    For a ranking, a loss or a reduction of your own, for outputs and labels of any kind:
 
-    Args:
-        losses: float, (n,): what decides, such as `corrected_losses`.
-        logits: with labels, for rules that judge predictions, as `sigua.sigua_ag` does, and for
-            groups that are no integers.
+        chosen = select(what_decides, epoch, method)
+        objective = (jnp.where(chosen.silent, 0.0, losses) * chosen.weights).sum() / n
+
+    `what_decides`, float, (n,), is such as `corrected_losses`. `silent` marks who takes no part,
+    and infinite losses. Weights are NaN where what is traced turns out to be wrong. The other
+    arguments are those of `sigua_loss`. Logits and labels are for rules that judge predictions, as
+    `sigua.sigua_ag` does, and for groups that are no integers; `loss` for the class sums of
+    over="classes", and for class weights where good and bad are averaged apart.
 
     >>> import sigua
     >>> method = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.5, warmup=0)
     >>> select(jnp.array([4.0, 3.0, 2.0, 1.0, 0.0]), 0, method).weights.tolist()
     [0.0, -0.5, 1.0, 1.0, 1.0]
     """
+    numbers, factor = _epochs.numbers(require_method(method), epoch, steps_per_epoch)
     shape = array("losses", losses).shape[:1]
-    losses = per_example("losses", losses, shape, jnp.floating, "a loss per example")
-    losses = losses.astype(jnp.promote_types(losses.dtype, jnp.float32))
-    now = _epochs.numbers(require_method(method), epoch, steps_per_epoch)
-    if logits is None and labels is None:
-        given = Examples(None, None, None if where is None else mask("where", where, shape))
-    else:
+    given = Examples(None, None, None if where is None else mask("where", where, shape))
+    if logits is not None:
         given = examples(method, logits, labels, where)
-        per_example("losses", losses, given.logits.shape[:1], jnp.floating, "the same examples")
-    return _selected(method, now, losses, given, criterion(loss, given), trusted, confidence, groups)
-
-
-def _selected(
-    method: Method,
-    now: tuple[tuple[Any, ...], Any],
-    losses: Array,
-    given: Examples,
-    plain: step.Loss,
-    trusted: Any,
-    confidence: Any,
-    groups: Any,
-) -> Selection:
-    """Return the selection by losses; `plain` gives the class sums, and the class weights."""
-    (gamma, *numbers), factor = now
-    factor, margins = given.factor * factor, None
+        shape = given.logits.shape[:1]
+    losses = per_example("losses", losses, shape, jnp.floating, "a loss for each example")
+    losses = jax.lax.stop_gradient(losses.astype(jnp.promote_types(losses.dtype, jnp.float32)))
+    plain, margins, factor = criterion(loss, given), None, factor * given.factor
     by_class = reads(method.condition, "confidence")
     if by_class or reads(method.condition, "margins"):
-        logits, labels = given.predictions()
-        state = _confidence.checked(confidence, logits.shape[1]) if by_class else None
-        factor = factor * nan_unless(_confidence.are_sums(state))
-        c = None if state is None else rates(state)
-        margins = step.Margins(_ops, logits, labels, c, by_class)
-    if groups is not None:
-        require_whole(method, "groups")
-        groups = groups_of(groups, given, losses.shape)
+        z, y = given.predictions()
+        c = None
+        if by_class:
+            state, sound = _confidence.checked(confidence, z.shape[1])
+            c, factor = rates(state), factor * sound
+        margins = step.Margins(_ops, z, y, c, by_class)
 
-    def sums() -> Array:
+    def sums() -> Any:
+        assert method.T is not None
         return step.class_sums(_ops, method.T, unweighted(plain), given.predictions()[0])
 
     chosen = step.select(
         _ops,
         method,
-        (jnp.asarray(gamma, losses.dtype), *numbers),
-        jax.lax.stop_gradient(losses) * factor,
+        (jnp.asarray(numbers[0], losses.dtype), *numbers[1:]),
+        losses * factor,
         valid=given.where,
-        shares=shares_of(plain, given),
-        trusted=marks(method, trusted, losses.shape),
+        shares=shares_of(plain, given, losses) if method.separate else None,
+        trusted=_marks(method, trusted, shape),
         sums=sums if method.correction == "backward" else None,
         margins=margins,
-        groups=groups,
+        groups=None if groups is None else _groups(method, groups, given, shape),
     )
     return chosen._replace(weights=chosen.weights * factor)
+
+
+def _marks(method: Method, value: Any, shape: tuple[int, ...]) -> Any:
+    if value is not None and not reads(method.condition, "trusted"):
+        raise ValueError(
+            "trusted: must be None unless the condition is Known or a rule of your own that reads "
+            f"it, got it for {method!r}; try leaving it out, or sigua.Known()"
+        )
+    if isinstance(value, Split):
+        return Split(*(mask("trusted", part, shape) for part in value))
+    return None if value is None else mask("trusted", value, shape)
+
+
+def _groups(method: Method, value: Any, given: Examples, shape: tuple[int, ...]) -> Array:
+    require_whole(method, "groups")
+    if isinstance(value, str):
+        checks.choice("groups", value, ("class",))
+        value = given.predictions()[1]
+    value = value(*given.predictions()) if callable(value) else value
+    return per_example("groups", value, shape, jnp.integer, "labels.argmax(-1), or reshape")
