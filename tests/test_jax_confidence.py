@@ -269,7 +269,7 @@ def test_a_state_that_is_not_read_changes_nothing(state, rng):
         ({"confidence": np.zeros((2, 7), "float32")}, ["float(2, 10)", "(2, 7)"]),
         ({"confidence": np.zeros((2, 10), int)}, ["float(2, 10)", "int"]),
         ({"confidence": "c"}, ["confidence: must be a NumPy or JAX array"]),
-        ({"groups": "class"}, ["groups: must be left out"]),
+        ({"groups": "class", "confidence": np.ones((2, 10))}, ["groups: must be left out"]),
     ],
 )
 def test_what_is_refused(given, words, rng):

@@ -17,6 +17,7 @@ from sigua_jax import (
 )
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
+SKEWED = sigua.TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])
 SL, AG = sigua.sigua_sl(0.5, delta=0.2), sigua.sigua_ag(warmup=1)
 KNOWN = sigua.custom(sigua.Known())
 LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
@@ -125,14 +126,14 @@ def test_what_is_refused(method, epoch, options, words):
     [
         (LABELS, SL, {}, ["losses: must be floating(6,)", "int32(6,)"]),
         (LOGITS, SL, {}, ["losses: must be floating(6,)", "(6, 10)"]),
-        (0.0, SL, {}, ["losses: must be floating()", "one per example"]),
+        (0.0, SL, {}, ["losses: must be floating(1,)", "float32()"]),
         (LOGITS[:5, 0], SL, {"logits": LOGITS, "labels": LABELS}, ["losses", "(6,)", "(5,)"]),
         (LOGITS[:, 0], AG, {}, ["logits: must be given, with labels"]),
         (LOGITS[:, 0], SL, {"groups": "class"}, ["logits: must be given, with labels"]),
         (LOGITS[:, 0], SL, {"loss": CrossEntropy(np.ones(10))}, ["logits: must be given"]),
-        (LOGITS[:, 0], sigua.custom(sigua.NonNegative("classes"), 1.0, "backward", sigua.TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])), {}, ["logits: must be given"]),
+        (LOGITS[:, 0], sigua.sigua_bc(SKEWED, over="classes"), {}, ["logits: must be given"]),
     ],
-)  # fmt: skip
+)
 def test_what_selecting_refuses(losses, method, options, words):
     refused(words, select, losses, 0, method, **options)
 

@@ -99,7 +99,8 @@ def two_way(z: Any) -> Array:
 def array(name: str, value: Any) -> Array:
     """Return a JAX array, or raise ValueError on values that JAX refuses or would wrap around."""
     try:
-        found: Array = jnp.asarray(value)
+        words = any(isinstance(leaf, str) for leaf in jax.tree.leaves(value))
+        found: Array = jnp.asarray(None if words else value)  # JAX may take words for dtypes
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{name}: must be a NumPy or JAX array of numbers, in the machine's byte order, got "

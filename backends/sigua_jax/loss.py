@@ -149,7 +149,7 @@ def select(
     [0.0, -0.5, 1.0, 1.0, 1.0]
     """
     numbers, factor = _epochs.numbers(require_method(method), epoch, steps_per_epoch)
-    shape = array("losses", losses).shape[:1]
+    shape = array("losses", losses).shape[:1] or (1,)
     given = Examples(None, None, None if where is None else mask("where", where, shape))
     if logits is not None:
         given = examples(method, logits, labels, where)
