@@ -9,8 +9,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(message, name="jax") from error
 
 from sigua.step import CrossEntropy
-from sigua_jax._confidence import init_confidence, update_confidence
 from sigua_jax._examples import two_way
+from sigua_jax._state import init_confidence, update_confidence
 from sigua_jax.loss import corrected_losses, select, sigua_loss
 
 __all__ = [

@@ -12,7 +12,7 @@ from jax import numpy as jnp
 from sigua import Method, checks, step
 from sigua.step import CrossEntropy
 from sigua_jax import _ops
-from sigua_jax._examples import Examples, array, is_kind, per_example, readable, written
+from sigua_jax._examples import Examples, array, is_kind, per_example, readable
 
 
 def criterion(loss: Any, given: Examples) -> step.Loss:
@@ -22,7 +22,8 @@ def criterion(loss: Any, given: Examples) -> step.Loss:
     given.predictions()
     if isinstance(loss, CrossEntropy):
         checks.number("smoothing", loss.smoothing, 0, 1, "try 0, which turns it off")
-        return loss._replace(weight=_class_weights(loss.weight, given.logits))
+        weight = None if loss.weight is None else _class_weights(loss.weight, given.logits)
+        return CrossEntropy(weight, loss.smoothing)
     if isinstance(loss, type) or not callable(loss):
         raise ValueError(
             f"loss: must be None, CrossEntropy(...) or a function of (logits, labels), got {loss!r}"
@@ -31,15 +32,13 @@ def criterion(loss: Any, given: Examples) -> step.Loss:
     return step.Own(_own(loss, given))
 
 
-def _class_weights(weight: Any, logits: Array) -> Array | None:
-    if weight is None:
-        return None
+def _class_weights(weight: Any, logits: Array) -> Array:
     found, k = array("weight", weight), logits.shape[1]
     wrong = found.shape != (k,) or found.dtype == bool or is_kind(found, jnp.complexfloating)
     if wrong or (readable(found) and not ((found >= 0) & (found < jnp.inf)).all()):
         raise ValueError(
             f"weight: must be a finite number from 0 up for each of {k} classes, "
-            f"got {written(found) if wrong else found.tolist()}; try jnp.ones({k})"
+            f"got {f'{found.dtype}{found.shape}' if wrong else found.tolist()}; try jnp.ones({k})"
         )
     return found.astype(logits.dtype)
 
@@ -50,8 +49,7 @@ def _own(loss: Callable[[Any, Any], Any], given: Examples) -> Callable[[Array, A
     def called(logits: Array, labels: Array) -> Array:
         if labels.ndim < given.labels.ndim:  # once per class, where labels are probabilities
             labels = jax.nn.one_hot(labels, logits.shape[1], dtype=logits.dtype)
-        advice = "a mean over all axes except the first"
-        found = per_example("loss", loss(logits, labels), logits.shape[:1], jnp.floating, advice)
+        found = per_example("loss", loss(logits, labels), logits.shape[:1], jnp.floating)
         infinite = jax.lax.stop_gradient(found) == jnp.inf
         elsewhere = jnp.where(infinite[:, None], 0, logits)
         return jnp.where(infinite, jnp.inf, loss(elsewhere, labels))

@@ -19,7 +19,7 @@ class Examples(NamedTuple):
     logits: Any  # float32 or better, (n, k); None without
     labels: Any  # int32, (n,), in [0, k), or float, (n, k); None without
     where: Array | None  # bool, (n,): who takes part; None for all
-    factor: Any = 1.0  # (n,), of losses and weights: NaN for traced labels that are no class
+    factor: Any = 1.0  # of losses and weights: NaN for traced labels that are no class
 
     def predictions(self) -> tuple[Array, Array]:
         """Return logits, without gradient, and labels; raise ValueError if there are none."""
@@ -43,45 +43,44 @@ def examples(method: Method, logits: Any, labels: Any, where: Any) -> Examples:
             advice = "sigua_jax.two_way(z) for one sigmoid output z, (n,)"
         raise ValueError(
             "logits: must be float (n, k), with labels that are integers (n,), or class "
-            f"probabilities, float (n, k), got {written(logits)} and {written(labels)}; "
-            f"try {advice}"
+            f"probabilities, float (n, k), got {logits.dtype}{logits.shape} and "
+            f"{labels.dtype}{labels.shape}; try {advice}"
         )
     require_classes(method, logits.shape[1])
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     if where is not None:
-        where = mask("where", where, logits.shape[:1])
+        where = per_example("where", where, logits.shape[:1], jnp.bool_)
         logits = jnp.where(where[:, None], logits, 0.0)
         labels = jnp.where(where if hard else where[:, None], labels, jnp.zeros_like(labels))
-    given = Examples(logits, labels, where)
-    return _of_indices(given) if hard else _of_probabilities(given)
+    if hard:
+        known = _are_classes(labels, logits.shape[1])
+        # A lookup beyond the last class would have no gradient, not NaN.
+        labels = jnp.where(known, labels, 0).astype(jnp.int32)
+    else:
+        labels = labels.astype(logits.dtype)
+        known = _are_probabilities(labels, where)
+    return Examples(logits, labels, where, jnp.where(known, 1.0, jnp.nan))
 
 
-def _of_indices(given: Examples) -> Examples:
-    """Return labels in [0, k); a factor of NaN where they were not."""
-    labels, k = given.labels, given.logits.shape[1]
+def _are_classes(labels: Array, k: int) -> Array:
+    """Return which labels are in [0, k); raise ValueError on others that can be read."""
     if readable(labels):
-        return given._replace(labels=jnp.asarray(checks.labels("labels", labels, k), jnp.int32))
+        checks.labels("labels", labels, k)
     last = min(k - 1, int(jnp.iinfo(labels.dtype).max))  # type: ignore[no-untyped-call]  # JAX's
-    known = (labels >= 0) & (labels <= last)
-    # A lookup beyond the last class would have no gradient, not NaN.
-    labels = jnp.where(known, labels, 0).astype(jnp.int32)
-    return given._replace(labels=labels, factor=nan_unless(known))
+    return (labels >= 0) & (labels <= last)
 
 
-def _of_probabilities(given: Examples) -> Examples:
-    """Return class probabilities in the logits' dtype; a factor of NaN where they are none."""
-    labels = given.labels.astype(given.logits.dtype)
-    wrong = ~(jnp.abs(labels.sum(-1) - 1) <= checks.SUM_TOLERANCE) | (labels < 0).any(-1)
-    wrong = wrong if given.where is None else wrong & given.where
-    if not readable(wrong):
-        return given._replace(labels=labels, factor=nan_unless(~wrong))
-    if wrong.any():
-        i = int(wrong.argmax())
+def _are_probabilities(labels: Array, where: Array | None) -> Array:
+    """Return which rows are probabilities; raise ValueError on others that can be read."""
+    known = (jnp.abs(labels.sum(-1) - 1) <= checks.SUM_TOLERANCE) & (labels >= 0).all(-1)
+    known = known if where is None else known | ~where
+    if readable(known) and not known.all():
+        i = int(known.argmin())
         raise ValueError(
             "labels: must be class probabilities, from 0 up with sum 1, got "
             f"{labels[i].tolist()} at {i}; try class indices, or where= to leave examples out"
         )
-    return given._replace(labels=labels)
+    return known
 
 
 def two_way(z: Any) -> Array:
@@ -116,20 +115,15 @@ def array(name: str, value: Any) -> Array:
     return found
 
 
-def per_example(name: str, value: Any, shape: tuple[int, ...], kind: Any, advice: str) -> Array:
+def per_example(name: str, value: Any, shape: tuple[int, ...], kind: Any) -> Array:
     """Return an array with an entry per example, or raise ValueError on another shape or dtype."""
     found = array(name, value)
     if found.shape != shape or not is_kind(found, kind):
         raise ValueError(
-            f"{name}: must be {kind.__name__}{shape}, one per example, got {written(found)}; "
-            f"try {advice}"
+            f"{name}: must be {kind.__name__}{shape}, one per example, got "
+            f"{found.dtype}{found.shape}; try astype, reshape, or a mean over the other axes"
         )
     return found
-
-
-def mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
-    """Return a mask as an array, or raise ValueError on another shape or dtype."""
-    return per_example(name, value, shape, jnp.bool_, "astype(bool), or reshape")
 
 
 def is_kind(found: Array, kind: Any) -> bool:
@@ -138,13 +132,3 @@ def is_kind(found: Array, kind: Any) -> bool:
 
 def readable(found: Any) -> bool:
     return not isinstance(found, jax.core.Tracer)
-
-
-def nan_unless(right: Any) -> Any:
-    """Return a factor: 1, or NaN where what is traced turns out to be wrong."""
-    return 1.0 if right is True else jnp.where(right, 1.0, jnp.nan)
-
-
-def written(found: Array) -> str:
-    """Return dtype and shape, such as float32(6, 10)."""
-    return f"{found.dtype}{found.shape}"

@@ -19,8 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 __all__ = ["abs", "all", "cumsum", "exp", "log", "maximum", "minimum", "reshape", "roll"]
 __all__ += ["stack", "stop_gradient", "sum", "where"]
 
-TYPED = hasattr(jax, "reshard")
-"""Whether shardings are part of a type: older versions place what is sorted or looked up."""
+TYPED = hasattr(jax, "reshard")  # older versions place what is sorted or looked up
 
 along = partial(jnp.take_along_axis, axis=1)
 class_argmax = partial(jnp.argmax, axis=1)
@@ -37,9 +36,6 @@ softmax = partial(jax.nn.softmax, axis=1)
 
 def cast(x: Array, like: Array) -> Array:
     return x.astype(like.dtype)
-
-
-per_class = cast
 
 
 def constant(array: Any, like: Array) -> Array:
@@ -70,7 +66,7 @@ def take(x: Array, index: Array) -> Array:
     return _whole(x).at[index].get(**_sharded_as(index))
 
 
-rows = take
+per_class, rows = cast, take
 
 
 def columns(x: Array, indices: Array) -> Array:
@@ -109,8 +105,7 @@ def _sharded_as(array: Array) -> dict[str, Any]:
 
 def _whole(column: Array) -> Array:
     """Return a column that is not sharded: JAX cannot sort along an explicitly sharded axis."""
-    mesh = jax.typeof(column).sharding.mesh if TYPED else None
-    if mesh is None or mesh.empty:
+    if not TYPED or jax.typeof(column).sharding.mesh.empty:
         return column
-    whole: Array = jax.reshard(column, NamedSharding(mesh, PartitionSpec()))  # type: ignore[no-untyped-call]  # JAX's
-    return whole
+    everywhere = NamedSharding(jax.typeof(column).sharding.mesh, PartitionSpec())
+    return jnp.asarray(jax.reshard(column, everywhere))  # type: ignore[no-untyped-call]  # JAX's

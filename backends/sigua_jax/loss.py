@@ -13,9 +13,9 @@ from sigua.conditions import reads
 from sigua.confidence import rates
 from sigua.requirements import require_method, require_whole
 from sigua.step import Selection
-from sigua_jax import _confidence, _epochs, _ops
+from sigua_jax import _ops, _state
 from sigua_jax._criterion import corrected, criterion, shares_of, unweighted
-from sigua_jax._examples import Examples, array, examples, mask, per_example
+from sigua_jax._examples import Examples, array, examples, per_example
 
 _NOW = {
     "weight": "loss=CrossEntropy(weight=...)",
@@ -49,24 +49,20 @@ def sigua_loss(
     `shard_map` each part is one. Counts are exact up to n = 2,145,000, and beyond in 64 bits.
 
     Args:
-        logits: float, (n, k); half precision is computed and ranked in float32. For one sigmoid
-            output see `two_way`; for several labels per input make each label an example.
+        logits: float, (n, k); half precision is ranked in float32. See `two_way` for a sigmoid.
         labels: integers in [0, k), (n,), or class probabilities, float, (n, k). Others are refused,
             or, if they are traced and cannot be read, make value and gradient NaN.
         epoch: t >= 0, or `method.at(t)`. Both may be traced and then cost no recompilation: t if it
-            is an integer and all schedules settle (numbers, `sigua.Knots`), and a negative one
-            makes value and gradient NaN; `method.at(t)`, made outside `jit`, for every t and
-            schedule.
+            is an integer and all schedules settle (numbers, `sigua.Knots`), a negative one is NaN;
+            `method.at(t)`, made outside `jit`, for every t and every schedule.
         method: the method to train with; static under `jit`.
         loss: None for cross-entropy, `CrossEntropy(weight, smoothing)`, or a function of (logits,
-            labels), as you gave them, that returns a loss per example, (n,), such as Optax's.
-            Without a correction it may take anything with n rows, as for a regression. Backward
-            correction calls it once per class, forward correction with log T'p for logits.
+            labels) that returns a loss per example, (n,), such as Optax's. Backward correction
+            calls it once per class, forward correction with log T'p for logits.
         where: bool, (n,): who takes part, such as `labels >= 0`.
         trusted: bool, (n,), or a `sigua.Split` of two masks, for `sigua.Known`.
         confidence: float, (2, k), for methods that read it, such as `sigua.sigua_ag`: see
-            `update_confidence`. One with NaN or a negative entry is refused, or, if it is traced,
-            makes value and gradient NaN.
+            `update_confidence`. One with NaN or a negative entry is as a wrong label.
         groups: who is judged together: None for all, "class" for those with the same label,
             integers (n,), such as annotators, or a function of (logits, labels) that returns such.
         steps_per_epoch: if given, `epoch` counts steps, and t is exactly `epoch / steps_per_epoch`;
@@ -74,7 +70,7 @@ def sigua_loss(
 
     Raises:
         ValueError: an argument that does not fit the others, or lies outside its range.
-        TypeError: an option that has another spelling now.
+        TypeError: an option that has another name now.
 
     >>> import sigua
     >>> method = sigua.sigua_sl(noise_rate=0.5, delta=0.25, warmup=0)
@@ -132,29 +128,31 @@ def select(
 ) -> Selection:
     """Return who is good, who is bad, and what each weighs, (n,); nothing here has a gradient.
 
-    For a ranking, a loss or a reduction of your own, for outputs and labels of any kind:
+    For a ranking, a loss or a reduction of your own, and outputs and labels of any kind:
 
         chosen = select(what_decides, epoch, method)
         objective = (jnp.where(chosen.silent, 0.0, losses) * chosen.weights).sum() / n
 
-    `what_decides`, float, (n,), is such as `corrected_losses`. `silent` marks who takes no part,
-    and infinite losses. Weights are NaN where what is traced turns out to be wrong. The other
-    arguments are those of `sigua_loss`. Logits and labels are for rules that judge predictions, as
-    `sigua.sigua_ag` does, and for groups that are no integers; `loss` for the class sums of
-    over="classes", and for class weights where good and bad are averaged apart.
+    What decides is float, (n,), such as `corrected_losses`. `silent` marks who takes no part, and
+    infinite losses. Weights are NaN where what is traced is wrong. The other arguments are those of
+    `sigua_loss`: logits and labels for rules that judge predictions, as `sigua.sigua_ag` does, and
+    for groups that are no integers; `loss` for the class sums of over="classes", and for class
+    weights where good and bad are averaged apart.
 
     >>> import sigua
     >>> method = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.5, warmup=0)
     >>> select(jnp.array([4.0, 3.0, 2.0, 1.0, 0.0]), 0, method).weights.tolist()
     [0.0, -0.5, 1.0, 1.0, 1.0]
     """
-    numbers, factor = _epochs.numbers(require_method(method), epoch, steps_per_epoch)
+    numbers, factor = _state.numbers(require_method(method), epoch, steps_per_epoch)
     shape = array("losses", losses).shape[:1] or (1,)
-    given = Examples(None, None, None if where is None else mask("where", where, shape))
-    if logits is not None:
+    if logits is None:
+        taking = None if where is None else per_example("where", where, shape, jnp.bool_)
+        given = Examples(None, None, taking)
+    else:
         given = examples(method, logits, labels, where)
         shape = given.logits.shape[:1]
-    losses = per_example("losses", losses, shape, jnp.floating, "a loss for each example")
+    losses = per_example("losses", losses, shape, jnp.floating)
     losses = jax.lax.stop_gradient(losses.astype(jnp.promote_types(losses.dtype, jnp.float32)))
     plain, margins, factor = criterion(loss, given), None, factor * given.factor
     by_class = reads(method.condition, "confidence")
@@ -162,7 +160,7 @@ def select(
         z, y = given.predictions()
         c = None
         if by_class:
-            state, sound = _confidence.checked(confidence, z.shape[1])
+            state, sound = _state.checked(confidence, z.shape[1])
             c, factor = rates(state), factor * sound
         margins = step.Margins(_ops, z, y, c, by_class)
 
@@ -192,8 +190,8 @@ def _marks(method: Method, value: Any, shape: tuple[int, ...]) -> Any:
             f"it, got it for {method!r}; try leaving it out, or sigua.Known()"
         )
     if isinstance(value, Split):
-        return Split(*(mask("trusted", part, shape) for part in value))
-    return None if value is None else mask("trusted", value, shape)
+        return Split(*(per_example("trusted", part, shape, jnp.bool_) for part in value))
+    return None if value is None else per_example("trusted", value, shape, jnp.bool_)
 
 
 def _groups(method: Method, value: Any, given: Examples, shape: tuple[int, ...]) -> Array:
@@ -202,4 +200,4 @@ def _groups(method: Method, value: Any, given: Examples, shape: tuple[int, ...])
         checks.choice("groups", value, ("class",))
         value = given.predictions()[1]
     value = value(*given.predictions()) if callable(value) else value
-    return per_example("groups", value, shape, jnp.integer, "labels.argmax(-1), or reshape")
+    return per_example("groups", value, shape, jnp.integer)
