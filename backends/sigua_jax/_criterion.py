@@ -8,11 +8,12 @@ from typing import Any
 import jax
 from jax import Array
 from jax import numpy as jnp
+from jax.core import Tracer
 
 from sigua import Method, checks, step
 from sigua.step import CrossEntropy
 from sigua_jax import _ops
-from sigua_jax._examples import Examples, array, is_kind, per_example, readable
+from sigua_jax._examples import Examples, array, is_kind, per_example
 
 
 def criterion(loss: Any, given: Examples) -> step.Loss:
@@ -26,8 +27,8 @@ def criterion(loss: Any, given: Examples) -> step.Loss:
         return CrossEntropy(weight, loss.smoothing)
     if isinstance(loss, type) or not callable(loss):
         raise ValueError(
-            f"loss: must be None, CrossEntropy(...) or a function of (logits, labels), got {loss!r}"
-            "; try one that returns a loss per example, as Optax's do"
+            "loss: must be None, CrossEntropy(...) or a function of (logits, labels), "
+            f"got {loss!r}; try one that returns a loss per example, as Optax's do"
         )
     return step.Own(_own(loss, given))
 
@@ -35,7 +36,7 @@ def criterion(loss: Any, given: Examples) -> step.Loss:
 def _class_weights(weight: Any, logits: Array) -> Array:
     found, k = array("weight", weight), logits.shape[1]
     wrong = found.shape != (k,) or found.dtype == bool or is_kind(found, jnp.complexfloating)
-    if wrong or (readable(found) and not ((found >= 0) & (found < jnp.inf)).all()):
+    if wrong or (not isinstance(found, Tracer) and not ((found >= 0) & (found < jnp.inf)).all()):
         raise ValueError(
             f"weight: must be a finite number from 0 up for each of {k} classes, "
             f"got {f'{found.dtype}{found.shape}' if wrong else found.tolist()}; try jnp.ones({k})"
@@ -60,7 +61,7 @@ def _own(loss: Callable[[Any, Any], Any], given: Examples) -> Callable[[Array, A
 def corrected(method: Method, loss: step.Loss, given: Examples) -> Array:
     """Return what the method optimises, (n,), with gradient; NaN for labels that are none."""
     M, known = step.matrix(_ops, method, given.logits), (given.logits, given.labels)
-    losses: Array = step.corrected_losses(_ops, method.correction, M, loss, *known)
+    losses = step.corrected_losses(_ops, method.correction, M, loss, *known)
     return jnp.asarray(losses * given.factor)
 
 

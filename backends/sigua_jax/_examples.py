@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax import Array
 from jax import numpy as jnp
+from jax.core import Tracer
 
 from sigua import Method, checks
 from sigua.requirements import require_classes
@@ -64,7 +65,7 @@ def examples(method: Method, logits: Any, labels: Any, where: Any) -> Examples:
 
 def _are_classes(labels: Array, k: int) -> Array:
     """Return which labels are in [0, k); raise ValueError on others that can be read."""
-    if readable(labels):
+    if not isinstance(labels, Tracer):
         checks.labels("labels", labels, k)
     last = min(k - 1, int(jnp.iinfo(labels.dtype).max))  # type: ignore[no-untyped-call]  # JAX's
     return (labels >= 0) & (labels <= last)
@@ -74,7 +75,7 @@ def _are_probabilities(labels: Array, where: Array | None) -> Array:
     """Return which rows are probabilities; raise ValueError on others that can be read."""
     known = (jnp.abs(labels.sum(-1) - 1) <= checks.SUM_TOLERANCE) & (labels >= 0).all(-1)
     known = known if where is None else known | ~where
-    if readable(known) and not known.all():
+    if not isinstance(known, Tracer) and not known.all():
         i = int(known.argmin())
         raise ValueError(
             "labels: must be class probabilities, from 0 up with sum 1, got "
@@ -128,7 +129,3 @@ def per_example(name: str, value: Any, shape: tuple[int, ...], kind: Any) -> Arr
 
 def is_kind(found: Array, kind: Any) -> bool:
     return bool(jnp.issubdtype(found.dtype, kind))
-
-
-def readable(found: Any) -> bool:
-    return not isinstance(found, jax.core.Tracer)

@@ -1,7 +1,6 @@
-"""JAX's names for the step: `sigua.step.numpy_names` lists them, and says what each returns.
+"""JAX's names for the step, as `sigua.step.numpy_names` lists them, for logits (n, k).
 
-Here logits are always (n, k), and labels (n,). Where a sharding is part of an array's type, a
-column is made whole before it is sorted or looked up in, and a lookup is sharded as its index.
+Explicitly sharded columns are whole when sorted or looked up in; a lookup is sharded as its index.
 """
 
 from __future__ import annotations
@@ -12,12 +11,9 @@ from typing import Any
 import jax
 from jax import Array
 from jax import numpy as jnp
-from jax.lax import stop_gradient
-from jax.numpy import abs, all, cumsum, exp, log, maximum, minimum, reshape, roll, stack, sum, where
+from jax.lax import stop_gradient  # noqa: F401  # one of the names, as these are
+from jax.numpy import abs, all, cumsum, exp, log, maximum, minimum, reshape, roll, stack, sum, where  # noqa: F401
 from jax.sharding import NamedSharding, PartitionSpec
-
-__all__ = ["abs", "all", "cumsum", "exp", "log", "maximum", "minimum", "reshape", "roll"]
-__all__ += ["stack", "stop_gradient", "sum", "where"]
 
 TYPED = hasattr(jax, "reshard")  # older versions place what is sorted or looked up
 
@@ -107,5 +103,5 @@ def _whole(column: Array) -> Array:
     """Return a column that is not sharded: JAX cannot sort along an explicitly sharded axis."""
     if not TYPED or jax.typeof(column).sharding.mesh.empty:
         return column
-    everywhere = NamedSharding(jax.typeof(column).sharding.mesh, PartitionSpec())
-    return jnp.asarray(jax.reshard(column, everywhere))  # type: ignore[no-untyped-call]  # JAX's
+    whole = NamedSharding(jax.typeof(column).sharding.mesh, PartitionSpec())  # type: ignore[no-untyped-call]  # JAX's
+    return jnp.asarray(jax.reshard(column, whole))  # type: ignore[no-untyped-call]  # JAX's

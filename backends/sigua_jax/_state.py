@@ -8,35 +8,35 @@ from typing import Any
 import numpy as np
 from jax import Array
 from jax import numpy as jnp
+from jax.core import Tracer
 
 from sigua import Method, checks, standard
 from sigua.confidence import moved
 from sigua.step import Margins
 from sigua_jax import _ops
-from sigua_jax._examples import array, examples, is_kind, readable
+from sigua_jax._examples import array, examples, is_kind
 
 MOST_STEPS = 1_000_000
 
 
 def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[tuple[Any, ...], Any]:
     """Return `method.at(epoch)`, and a factor: 1, or NaN for a traced epoch that is negative."""
+    counted = steps_per_epoch is not None
     if isinstance(epoch, tuple):
-        if steps_per_epoch is not None:
+        if counted:
             raise ValueError(
                 "steps_per_epoch: must be left out with method.at(t), got both; "
                 "try method.at(step / steps_per_epoch)"
             )
         return _given(method, epoch), 1.0
-    counted = steps_per_epoch is not None
     steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "try 500") if counted else 1
     if hasattr(epoch, "shape") and epoch.shape != ():
         raise ValueError(f"epoch: must be one number, got shape {epoch.shape}; try jax.vmap")
-    if not readable(epoch):
+    if isinstance(epoch, Tracer):
         table = _table(method, epoch.dtype, steps)
         now = jnp.clip(epoch, 0, len(table[0]) - 1)
-        return tuple(jnp.asarray(column)[now] for column in table), jnp.where(
-            epoch < 0, jnp.nan, 1.0
-        )
+        row = tuple(jnp.asarray(column)[now] for column in table)
+        return row, jnp.where(epoch < 0, jnp.nan, 1.0)
     epoch = epoch.item() if hasattr(epoch, "item") else epoch
     if counted:
         epoch = checks.whole("epoch", epoch, 0, "try a number of steps") / steps
@@ -71,8 +71,7 @@ def _given(method: Method, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def init_confidence(k: int) -> Array:
     """Return the class confidence before the first mini-batch, of k classes: float32, (2, k)."""
-    k = checks.whole("k", k, 2, "try the number of classes")
-    return jnp.zeros((2, k), jnp.float32)
+    return jnp.zeros((2, checks.whole("k", k, 2, "try the number of classes")), jnp.float32)
 
 
 def update_confidence(confidence: Any, logits: Any, labels: Any, where: Any = None) -> Array:
@@ -108,7 +107,7 @@ def checked(confidence: Any, k: int) -> tuple[Array, Any]:
             f"try init_confidence({k})"
         )
     right = ((found >= 0) & (found < jnp.inf)).all()
-    if readable(right) and not right:
+    if not isinstance(right, Tracer) and not right:
         raise ValueError(
             "confidence: must be sums and numbers, finite and from 0 up, got "
             f"{found.tolist()}; try init_confidence({k})"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 from jax import Array
 from jax import numpy as jnp
+from jax.lax import stop_gradient
 
 from sigua import Method, Split, checks, step
 from sigua.conditions import reads
 from sigua.confidence import rates
 from sigua.requirements import require_method, require_whole
-from sigua.step import Selection
 from sigua_jax import _ops, _state
 from sigua_jax._criterion import corrected, criterion, shares_of, unweighted
 from sigua_jax._examples import Examples, array, examples, per_example
@@ -45,28 +44,27 @@ def sigua_loss(
 
     n is that of the plain mean: how many take part, or the sum of their labels' class weights,
     which scale losses and never decide. A loss of +inf contributes nothing, unless all are
-    infinite; NaN reaches you. Under `jit`, sharded arrays are one mini-batch; under `vmap` and
-    `shard_map` each part is one. Counts are exact up to n = 2,145,000, and beyond in 64 bits.
+    infinite; NaN reaches you. Labels, epochs and confidences that are wrong are refused, or, if
+    they are traced and cannot be read, make value and gradient NaN. Under `jit`, sharded arrays are
+    one mini-batch; under `vmap` and `shard_map` each part is one. Counts are exact up to
+    n = 2,145,000, and beyond in 64 bits.
 
     Args:
         logits: float, (n, k); half precision is ranked in float32. See `two_way` for a sigmoid.
-        labels: integers in [0, k), (n,), or class probabilities, float, (n, k). Others are refused,
-            or, if they are traced and cannot be read, make value and gradient NaN.
+        labels: integers in [0, k), (n,), or class probabilities, float, (n, k).
         epoch: t >= 0, or `method.at(t)`. Both may be traced and then cost no recompilation: t if it
-            is an integer and all schedules settle (numbers, `sigua.Knots`), a negative one is NaN;
-            `method.at(t)`, made outside `jit`, for every t and every schedule.
+            is an integer and all schedules settle (numbers, `sigua.Knots`); `method.at(t)`, made
+            outside `jit`, for every t and every schedule.
         method: the method to train with; static under `jit`.
         loss: None for cross-entropy, `CrossEntropy(weight, smoothing)`, or a function of (logits,
             labels) that returns a loss per example, (n,), such as Optax's. Backward correction
             calls it once per class, forward correction with log T'p for logits.
         where: bool, (n,): who takes part, such as `labels >= 0`.
         trusted: bool, (n,), or a `sigua.Split` of two masks, for `sigua.Known`.
-        confidence: float, (2, k), for methods that read it, such as `sigua.sigua_ag`: see
-            `update_confidence`. One with NaN or a negative entry is as a wrong label.
+        confidence: float, (2, k), for methods such as `sigua.sigua_ag`: see `update_confidence`.
         groups: who is judged together: None for all, "class" for those with the same label,
             integers (n,), such as annotators, or a function of (logits, labels) that returns such.
-        steps_per_epoch: if given, `epoch` counts steps, and t is exactly `epoch / steps_per_epoch`;
-            for warm-ups within an epoch, and for streams.
+        steps_per_epoch: if given, `epoch` counts steps, and t is exactly `epoch / steps_per_epoch`.
 
     Raises:
         ValueError: an argument that does not fit the others, or lies outside its range.
@@ -105,8 +103,7 @@ def sigua_loss(
 def corrected_losses(logits: Any, labels: Any, method: Method, loss: Any = None) -> Array:
     """Return what a method optimises, a loss per example with its gradient, (n,).
 
-    That is the plain loss, [T^-1 l]_y for backward and -log [T'p]_y for forward correction. The
-    arguments are those of `sigua_loss`; labels that are missing have to be replaced by any class.
+    The plain loss, [T^-1 l]_y or -log [T'p]_y; arguments as for `sigua_loss`, labels all known.
     """
     given = examples(require_method(method), logits, labels, None)
     return corrected(method, criterion(loss, given), given)
@@ -125,7 +122,7 @@ def select(
     confidence: Any = None,
     groups: Any = None,
     steps_per_epoch: int | None = None,
-) -> Selection:
+) -> step.Selection:
     """Return who is good, who is bad, and what each weighs, (n,); nothing here has a gradient.
 
     For a ranking, a loss or a reduction of your own, and outputs and labels of any kind:
@@ -134,10 +131,9 @@ def select(
         objective = (jnp.where(chosen.silent, 0.0, losses) * chosen.weights).sum() / n
 
     What decides is float, (n,), such as `corrected_losses`. `silent` marks who takes no part, and
-    infinite losses. Weights are NaN where what is traced is wrong. The other arguments are those of
-    `sigua_loss`: logits and labels for rules that judge predictions, as `sigua.sigua_ag` does, and
-    for groups that are no integers; `loss` for the class sums of over="classes", and for class
-    weights where good and bad are averaged apart.
+    infinite losses. The other arguments are those of `sigua_loss`: logits and labels for rules that
+    judge predictions, as `sigua.sigua_ag` does, and for groups that are no integers; `loss` for the
+    class sums of over="classes", and for class weights where good and bad are averaged apart.
 
     >>> import sigua
     >>> method = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.5, warmup=0)
@@ -146,28 +142,23 @@ def select(
     """
     numbers, factor = _state.numbers(require_method(method), epoch, steps_per_epoch)
     shape = array("losses", losses).shape[:1] or (1,)
-    if logits is None:
-        taking = None if where is None else per_example("where", where, shape, jnp.bool_)
-        given = Examples(None, None, taking)
-    else:
+    if logits is not None:
         given = examples(method, logits, labels, where)
         shape = given.logits.shape[:1]
+    else:
+        where = None if where is None else per_example("where", where, shape, jnp.bool_)
+        given = Examples(None, None, where)
     losses = per_example("losses", losses, shape, jnp.floating)
-    losses = jax.lax.stop_gradient(losses.astype(jnp.promote_types(losses.dtype, jnp.float32)))
+    losses = stop_gradient(losses.astype(jnp.promote_types(losses.dtype, jnp.float32)))
     plain, margins, factor = criterion(loss, given), None, factor * given.factor
     by_class = reads(method.condition, "confidence")
     if by_class or reads(method.condition, "margins"):
         z, y = given.predictions()
-        c = None
-        if by_class:
-            state, sound = _state.checked(confidence, z.shape[1])
-            c, factor = rates(state), factor * sound
-        margins = step.Margins(_ops, z, y, c, by_class)
+        state, sound = _state.checked(confidence, z.shape[1]) if by_class else (None, 1.0)
+        factor = factor * sound
+        margins = step.Margins(_ops, z, y, rates(state) if by_class else None, by_class)
 
-    def sums() -> Any:
-        assert method.T is not None
-        return step.class_sums(_ops, method.T, unweighted(plain), given.predictions()[0])
-
+    T: Any = method.T
     chosen = step.select(
         _ops,
         method,
@@ -176,7 +167,9 @@ def select(
         valid=given.where,
         shares=shares_of(plain, given, losses) if method.separate else None,
         trusted=_marks(method, trusted, shape),
-        sums=sums if method.correction == "backward" else None,
+        sums=None
+        if method.correction != "backward"
+        else lambda: step.class_sums(_ops, T, unweighted(plain), given.predictions()[0]),
         margins=margins,
         groups=None if groups is None else _groups(method, groups, given, shape),
     )
