@@ -4,6 +4,7 @@ Logits and losses against each class have shape (N, k, ...), labels y (N, ...): 
 Columns have shape (n,), an entry per example. A count is an integer, or a 0-d integer tensor.
 
 Of entries: `abs`, `exp`, `log`, `where`; `maximum` and `minimum`, whose second may be a number.
+A backend may leave out `are_small`, whose answer where no value can be read is False.
 Of shapes: `reshape`, `stack`, `roll`, `cumsum`, `take` (entries or rows at an index).
 """
 
@@ -156,6 +157,11 @@ def full_labels(x: Array, label: int) -> Array:
 def floor(z: Array, low: float) -> Array:
     """Return the maximum of logits and a number; NaN stays."""
     return np.maximum(z, low)
+
+
+def are_small(x: Array, limit: float) -> bool:
+    """Return whether it is known that no entry is beyond the limit, of either sign, or NaN."""
+    return bool((np.abs(x) <= limit).all())
 
 
 def sum(x: Array) -> Array:

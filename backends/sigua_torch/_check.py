@@ -168,10 +168,8 @@ def classes(logits: Tensor, target: Tensor) -> None:
         fits = target.shape == logits.shape
     else:
         fits = target.shape == logits.shape[:dim] + logits.shape[dim + 1 :]
-    if (
-        not fits
-        or (target.dtype not in (torch.int64, torch.uint8)
-        and not target.is_floating_point())
+    if not fits or (
+        target.dtype not in (torch.int64, torch.uint8) and not target.is_floating_point()
     ):
         raise ValueError(
             "target: must be class indices in int64 of the input's shape without its classes, or "

@@ -98,6 +98,11 @@ def floor(z: Tensor, low: float) -> Tensor:
     return z.clamp(min=low)
 
 
+def are_small(x: Tensor, limit: float) -> bool:
+    column = x.detach().reshape(-1)
+    return is_plain(x) and torch.dot(column, column).item() <= limit * limit
+
+
 def sums_by(values: Tensor, groups: Tensor, number: int) -> Tensor:
     return values.new_zeros(number).index_add(0, groups, values)
 

@@ -8,12 +8,26 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from sigua import checks
-from sigua.step import CrossEntropy, Own, is_index
+from sigua import checks, step
 from sigua_torch import _check
 
 Criterion = Callable[[Tensor, Tensor], Tensor]
+
+
+class CrossEntropy(step.CrossEntropy):
+    """Cross-entropy, whose signed rows PyTorch sums faster than all of its losses."""
+
+    def row_dot(self, ops: Any, M: Any, logits: Tensor, y: Tensor) -> Tensor:
+        if hasattr(M, "entries"):
+            rows = ops.rows(M.entries, y)
+        else:
+            others = torch.full_like(logits, M.everyone)
+            rows = others.scatter(1, y.unsqueeze(1), M.own + M.everyone)
+        if self.smoothing:
+            rows = (1 - self.smoothing) * rows + self.smoothing * rows.mean(1, keepdim=True)
+        return F.cross_entropy(logits, rows, self.weight, reduction="none")
 
 
 class Options(NamedTuple):
@@ -64,7 +78,7 @@ class Wrapped:
         weight, known = loss.weight, (loss.ignore_index, loss.reduction, loss.label_smoothing)
         if known != self._known or weight is not self._options.weight:
             _check.cross_entropy(weight, *known)
-            own = CrossEntropy(weight, float(known[2]))
+            own = CrossEntropy(weight, known[2])
             self._options, self._known = Options(own, weight, int(known[0]), known[1]), known
         return self._options
 
@@ -76,7 +90,7 @@ class Wrapped:
             self._each.__dict__.update(self.loss.__dict__ | {"reduction": "none"})
         default = getattr(self.loss, "keywords", {}).get("ignore_index", -100)  # of a partial
         ignore_index = getattr(self.loss, "ignore_index", default)
-        return Options(Own(self._asked), None, ignore_index, reduction)
+        return Options(step.Own(self._asked), None, ignore_index, reduction)
 
     def _asked(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss per example; say so if it is the labels that it cannot take."""
@@ -91,17 +105,14 @@ class Wrapped:
         return losses
 
 
-def shares(weight: Tensor | None, logits: Tensor, y: Tensor, valid: Tensor | None) -> Tensor | None:
-    """Return each example's part of the plain criterion's denominator; None for 1 each.
+def shares(weight: Tensor, y: Tensor, valid: Tensor | None) -> Tensor:
+    """Return each example's part of the plain criterion's denominator, (n,).
 
     Args:
         weight: (k,), in the logits' precision.
-        logits: (N, k, ...).
-        y: class indices, those that are ignored replaced, or probabilities.
+        y: class indices, those that are ignored replaced.
         valid: (n,): who takes part.
     """
-    if weight is None or not is_index(y, logits):
-        return None
     found = weight[y].reshape(-1)
     return found if valid is None else found.masked_fill(~valid, 0.0)
 

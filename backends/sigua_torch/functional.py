@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,23 +124,34 @@ def select(
     if isinstance(groups, str):
         _check.groups(groups, "image is a shape's, so that integers have to say it")
         groups = _given("labels", labels)
+    see = as_seen if plain else _itself
     by_class, margins = reads(method.condition, "confidence"), None
     if by_class or reads(method.condition, "margins"):
-        x, rates = _given("logits", x), memory(confidence) if plain else confidence
+        x, rates = _given("logits", x), see(confidence)
         margins = margins_of(x, _given("labels", labels), rates, by_class, plain)
-    chosen = choose(
+
+    def sums() -> Any:
+        T: Any = method.T
+        found = step.class_sums(_ops, T, step.CrossEntropy(), _given("logits", x))
+        return see(found.reshape(-1))
+
+    chosen = step.select(
+        step.numpy_names if plain else _ops,
         method,
         method.at(epoch),
-        ranked.float() if ranked.dtype in HALF else ranked,
-        plain,
-        valid=column(where),
-        trusted=column(trusted),
-        sums=lambda: step.class_sums(_ops, method.T, step.CrossEntropy(), _given("logits", x)),
+        see(ranked.float() if ranked.dtype in HALF else ranked),
+        valid=see(column(where)),
+        trusted=see(column(trusted)),
+        sums=sums,
         margins=margins,
-        groups=column(groups),
+        groups=see(column(groups)),
     )
     parts = (part if isinstance(part, Tensor) else torch.from_numpy(part) for part in chosen)
     return step.Selection(*(part.reshape(losses.shape) for part in parts))
+
+
+def _itself(x: Any) -> Any:
+    return x
 
 
 def _given(name: str, value: Tensor | None) -> Tensor:
@@ -147,40 +160,11 @@ def _given(name: str, value: Tensor | None) -> Tensor:
     return value
 
 
-def choose(
-    method: Method, numbers: Any, ranked: Tensor, plain: bool, **columns: Any
-) -> step.Selection:
-    """Return the selection of `sigua.step.select`, of NumPy's arrays if those can be looked at.
-
-    Args:
-        method: whose condition decides.
-        numbers: `method.at(epoch)`, as numbers or 0-d tensors.
-        ranked: (n,), what decides.
-        plain: whether NumPy can look at them.
-        columns: the other arguments of `select`.
-    """
-    if not plain:
-        return step.select(_ops, method, numbers, ranked, **columns)
-    sums = columns.pop("sums", None)
-    columns = {name: memory(part) for name, part in columns.items() if part is not None}
-    if sums is not None:
-        columns["sums"] = lambda: memory(sums()).reshape(-1)
-    return step.select(step.numpy_names, method, numbers, memory(ranked), **columns)
-
-
-def denominator(ranked: Tensor, valid: Tensor | None, shares: Tensor | None, plain: bool) -> Any:
-    """Return the plain criterion's denominator, a number if it can be read."""
-    if shares is None and valid is None:
-        return ranked.shape[0]
-    total = valid.sum() if shares is None and valid is not None else shares.sum()
-    return total.item() if plain else total
-
-
-def memory(x: Any) -> Any:
-    """Return tensors as views of NumPy, and everything else as it is."""
-    if isinstance(x, Split):
-        return Split(*map(memory, x))
-    return x.numpy(force=True) if isinstance(x, Tensor) else x  # also of a negated view
+def as_seen(x: Any) -> Any:
+    """Return tensors as NumPy's views of their memory, and anything else as it is."""
+    if isinstance(x, Tensor):
+        return x.numpy(force=True)  # also of a negated view
+    return Split(as_seen(x.good), as_seen(x.bad)) if isinstance(x, Split) else x
 
 
 def column(x: Any) -> Any:
@@ -202,9 +186,9 @@ def margins_of(logits: Tensor, y: Tensor, rates: Any, by_class: bool, plain: boo
     """
     if not plain:
         return step.Margins(_ops, logits.detach(), y, rates, by_class)
-    x = memory(logits)
+    x = as_seen(logits)
     x = np.asfortranarray(x) if x.ndim == 2 and x.shape[1] <= FEW_CLASSES else x
-    return step.Margins(step.numpy_names, x, memory(y), rates, by_class)
+    return step.Margins(step.numpy_names, x, as_seen(y), rates, by_class)
 
 
 def in_pool(
@@ -225,30 +209,33 @@ def in_pool(
         ValueError: another process refuses its mini-batch.
     """
     ones = torch.ones_like(ranked)
-    trusted, groups = columns["trusted"], columns["groups"]
-    valid = ones if columns["valid"] is None else columns["valid"]
-    shares = valid if columns["shares"] is None else columns["shares"]
+    trusted, groups = columns.get("trusted"), columns.get("groups")
+    valid = columns.get("valid", ones)
     masks = trusted if isinstance(trusted, Split) else (trusted, trusted)
-    given = [valid, ranked, shares, *(ones if each is None else each for each in masks[:marks])]
-    given += [] if groups is None else [groups]
-    valid, pooled, shares, *rest = pool.gather(given)
+    given = [valid, ranked, columns.get("shares", valid)]
+    given += [ones if each is None else each for each in masks[:marks]]
+    valid, pooled, shares, *rest = pool.gather(given if groups is None else [*given, groups])
     refused = (valid == REFUSED).any()
     if plain and refused:
         raise other_process()
 
     def gathered(part: Any) -> Any:
-        own = part if isinstance(part, Tensor) else torch.from_numpy(part)
-        (found,) = pool.gather([own.reshape(-1)])
-        return found.to(ranked.dtype) if own is part else found.to(ranked.dtype).numpy()
+        own = torch.from_numpy(part) if plain else part
+        found = pool.gather([own])[0].to(ranked.dtype)
+        return found.numpy() if plain else found
 
-    sums, margins = columns["sums"], columns["margins"]
-    pair = Split(*(mask.bool() for mask in rest[:marks])) if marks else (None,)
-    return pooled.to(ranked.dtype), {
-        "valid": valid > 0,
-        # Where values cannot be read, a process that refuses makes the loss of all NaN.
-        "shares": shares.to(ranked.dtype).masked_fill(refused, float("nan")),
-        "trusted": None if trusted is None else pair if isinstance(trusted, Split) else pair[0],
-        "groups": None if groups is None else rest[-1].long(),
-        "sums": None if sums is None else lambda: gathered(sums()),
-        "margins": None if margins is None else lambda by_class=True: gathered(margins(by_class)),
-    }
+    # Where values cannot be read, a process that refuses makes the loss of all NaN.
+    shares = shares.to(ranked.dtype).masked_fill(refused, float("nan"))
+    found = {"valid": valid > 0, "shares": shares}
+    if groups is not None:
+        found["groups"] = rest[-1].long()
+    if trusted is not None:
+        pair = Split(*(mask.bool() for mask in rest[:marks]))
+        found["trusted"] = pair if isinstance(trusted, Split) else pair.good
+    for name in {"sums", "margins"} & set(columns):
+        found[name] = partial(_called, gathered, columns[name])
+    return pooled.to(ranked.dtype), found
+
+
+def _called(gathered: Callable[[Any], Any], measure: Callable[..., Any], *by_class: bool) -> Any:
+    return gathered(measure(*by_class))

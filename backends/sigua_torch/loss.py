@@ -17,7 +17,7 @@ from sigua_torch._logits import logits_of
 from sigua_torch._pool import pool_of
 from sigua_torch._state import Confidence, Numbers
 from sigua_torch._wrapped import Criterion, Options, Wrapped, reduced, shares
-from sigua_torch.functional import choose, column, denominator, in_pool, margins_of, memory
+from sigua_torch.functional import as_seen, column, in_pool, margins_of
 
 Groups = str | Callable[[Any, Tensor], Tensor] | None
 
@@ -260,7 +260,10 @@ class SIGUALoss(nn.CrossEntropyLoss):
         losses, valid = losses.reshape(losses.shape if shape is None else shape), column(valid)
         if items is not None:
             items = _check.items(items, _taking_part(losses, valid) if readable else None)
-        return reduced(losses, options.reduction, valid, shares(options.weight, x, y, valid), items)
+        by_class = None
+        if options.weight is not None and step.is_index(y, x):
+            by_class = shares(options.weight, y, valid)
+        return reduced(losses, options.reduction, valid, by_class, items)
 
     def _measured(
         self, input: Tensor, target: Tensor, where: Any, trusted: Any, items: Any
@@ -280,13 +283,19 @@ class SIGUALoss(nn.CrossEntropyLoss):
             _check.mask("where", valid, shape, x.device)
         if trusted is not None or self._marks:
             _check.trusted(method, trusted, shape, x.device)
-        ranked, unweighted = losses.detach(), options.loss
+        ranked, columns = losses.detach(), {}
+        if valid is not None:
+            columns["valid"] = column(valid)
         if options.weight is not None:
-            unweighted, z = options.loss._replace(weight=None), x.detach()
+            z, unweighted = x.detach(), options.loss._replace(weight=None)
             ranked = step.corrected_losses(_ops, method.correction, M, unweighted, z, y)
-        columns = self._columns(given, unweighted, options.weight)
-        columns["trusted"] = column(trusted)
-        columns["groups"] = groups_of(self._groups, y, input, target, shape)
+            if step.is_index(y, x):
+                columns["shares"] = shares(options.weight, y, columns.get("valid"))
+        if trusted is not None:
+            columns["trusted"] = column(trusted)
+        if self._groups is not None:
+            columns["groups"] = groups_of(self._groups, y, input, target, shape)
+        self._add_measures(columns, given, options)
         here = None if items is None or not plain else _taking_part(losses, valid)
         items = None if items is None else _check.items(items, here)
         if self._confidence is not None and items is not None:
@@ -296,47 +305,58 @@ class SIGUALoss(nn.CrossEntropyLoss):
         losses, ranked = column(losses), column(ranked)
         return Measured(losses, shape, plain, options.reduction, ranked, columns, items, here)
 
-    def _columns(self, given: Examples, loss: Any, weight: Tensor | None) -> dict[str, Any]:
-        """Return the arguments of `choose` that come from the examples."""
-        x, y, valid, _, plain = given
-        valid, sums, margins = column(valid), None, None
-        if self._numbers.class_sums is not None:
-            T = self._numbers.class_sums
-            sums = lambda: step.class_sums(_ops, T, loss, x.detach()).reshape(-1)  # noqa: E731
+    def _add_measures(self, columns: dict[str, Any], given: Examples, options: Options) -> None:
+        """Add what a rule may ask for: margins, and class sums."""
+        x, y, _, _, plain = given
         if self._reads_margins:
             known = self._confidence
             rates = None if known is None else known.rates(x.shape[1], plain)
-            margins = margins_of(x, y, rates, self._by_class, plain)
-        part = None if weight is None else shares(weight, x, y, valid)
-        return {"valid": valid, "shares": part, "sums": sums, "margins": margins}
+            columns["margins"] = margins_of(x, y, rates, self._by_class, plain)
+        T = self._numbers.class_sums
+        if T is not None:
+            loss = options.loss
+            loss = loss._replace(weight=None) if options.weight is not None else loss
+
+            def sums() -> Any:
+                found = step.class_sums(_ops, T, loss, x.detach()).reshape(-1)
+                return as_seen(found) if plain else found
+
+            columns["sums"] = sums
 
     def _weights(self, measured: Measured) -> tuple[Tensor, Tensor | None]:
         """Return the factors of Eq. 3, (n,), and whose losses say nothing, None for nobody's."""
-        losses, shape, plain, reduction, ranked, columns, items, here = measured
-        pool, numbers, n = self._pool, self._numbers, losses.shape[0]
-        margins, valid = columns["margins"], columns["valid"]
+        losses, shape, plain, reduction, ranked, own, items, here = measured
+        pool, numbers, columns = self._pool, self._numbers, own
         if pool is not None:
-            ranked, columns = in_pool(ranked, pool, plain, self._marks, columns)
+            ranked, columns = in_pool(ranked, pool, plain, self._marks, own)
+        ops: Any = _ops
+        if plain:
+            ops, ranked = step.numpy_names, as_seen(ranked)
+            columns = {name: as_seen(part) for name, part in columns.items()} if columns else own
         readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
-        chosen = choose(self._method, numbers.now(readable), ranked, plain, **columns)
+        chosen = step.select(ops, self._method, numbers.now(readable), ranked, **columns)
+        good, bad, weights, silent = chosen
         if reduction == "mean":
-            total = items
-            if total is None:  # gradients are averaged, and are to sum up to the whole's
-                total = denominator(ranked, columns["valid"], columns["shares"], plain)
-                total = total if pool is None else total / pool.processes
-            chosen = chosen._replace(weights=chosen.weights / _ops.or_one(total))
-        good, bad, weights, silent = (
-            chosen if pool is None else (pool.own(part, n) for part in chosen)
-        )
+            total = _denominator(ranked, columns) if items is None else items
+            if pool is not None and items is None:  # gradients are averaged over the processes
+                total = total / pool.processes
+            weights = weights / _ops.or_one(total)
+        if pool is not None:
+            n = losses.shape[0]
+            good, bad, weights, silent = (
+                pool.own(part, n) for part in (good, bad, weights, silent)
+            )
         if self._confidence is not None:
-            sums = margins.sums(memory(valid) if plain else valid)
+            valid = as_seen(own.get("valid")) if plain else own.get("valid")
+            sums = own["margins"].sums(valid)
             sums = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
             self._confidence.add(sums if pool is None else pool.total(sums), items, here)
         numbers.advance()
         self._last[:] = () if _ops.is_transformed() else (good, bad, shape)
         if not plain:
             return weights, silent
-        weights = torch.from_numpy(weights).to(losses.dtype)
+        weights = torch.from_numpy(weights)
+        weights = weights if weights.dtype == losses.dtype else weights.to(losses.dtype)
         return weights, torch.from_numpy(silent) if silent.any() else None
 
     def _replicate_for_data_parallel(self) -> Any:
@@ -396,6 +416,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if seen is not None and seen.shape[1]:
             state[f"{prefix}_extra_state"] = torch.cat([epoch.to(seen).expand(2, 1), seen], 1)
         super()._load_from_state_dict(state, prefix, *others)
+
+
+def _denominator(ranked: Any, columns: dict[str, Any]) -> Any:
+    """Return the plain criterion's."""
+    if "shares" in columns:
+        return columns["shares"].sum()
+    return columns["valid"].sum() if "valid" in columns else ranked.shape[0]
 
 
 def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
