@@ -40,6 +40,11 @@ class Options(NamedTuple):
     ignore_index: int
     reduction: str
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is cross-entropy, unsmoothed."""
+        return isinstance(self.loss, CrossEntropy) and not self.loss.smoothing
+
     def cast(self, dtype: torch.dtype) -> Options:
         """Return them with the weights in the logits' precision."""
         if self.weight is None or self.weight.dtype == dtype:

@@ -40,6 +40,8 @@ class Measured(NamedTuple):
     """What "mean" divides by; None for the examples at hand."""
     here: int | None
     """How many take part, where that is known and asked for."""
+    is_plain: bool
+    """Whether `ranked` is the cross-entropy at the labels."""
 
 
 class SIGUALoss(nn.CrossEntropyLoss):
@@ -303,7 +305,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if self._pool is not None:
             self._pool.check(shape.numel())
         losses, ranked = column(losses), column(ranked)
-        return Measured(losses, shape, plain, options.reduction, ranked, columns, items, here)
+        known = method.correction == "none" and step.is_index(y, x) and options.is_plain
+        return Measured(losses, shape, plain, options.reduction, ranked, columns, items, here, known)
 
     def _add_measures(self, columns: dict[str, Any], given: Examples, options: Options) -> None:
         """Add what a rule may ask for: margins, and class sums."""
@@ -325,8 +328,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def _weights(self, measured: Measured) -> tuple[Tensor, Tensor | None]:
         """Return the factors of Eq. 3, (n,), and whose losses say nothing, None for nobody's."""
-        losses, shape, plain, reduction, ranked, own, items, here = measured
-        pool, numbers, columns = self._pool, self._numbers, own
+        losses, shape, plain, reduction, ranked, own, items, here, is_plain = measured
+        pool, numbers, columns, mine = self._pool, self._numbers, own, ranked
         if pool is not None:
             ranked, columns = in_pool(ranked, pool, plain, self._marks, own)
         ops: Any = _ops
@@ -348,7 +351,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
             )
         if self._confidence is not None:
             valid = as_seen(own.get("valid")) if plain else own.get("valid")
-            sums = own["margins"].sums(valid)
+            known = None if not is_plain else as_seen(mine) if plain else mine
+            sums = own["margins"].sums(valid, known)
             sums = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
             self._confidence.add(sums if pool is None else pool.total(sums), items, here)
         numbers.advance()
