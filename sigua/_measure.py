@@ -40,6 +40,9 @@ class Loss(Protocol):
     def every_class(self, ops: Any, logits: Array) -> Array:
         """Return the loss against each class, with the logits' shape."""
 
+    def row_dot(self, ops: Any, M: Matrix, logits: Array, y: Array) -> Array:
+        """Return [M l]_y, for class indices y; an adapter may know how without all of l."""
+
 
 class CrossEntropy(NamedTuple):
     """Cross-entropy as PyTorch has it: class weights, (k,), and label smoothing, in [0, 1]."""
@@ -62,6 +65,9 @@ class CrossEntropy(NamedTuple):
             losses = (1 - self.smoothing) * losses + self.smoothing * mean
         return losses
 
+    def row_dot(self, ops: Any, M: Matrix, logits: Array, y: Array) -> Array:
+        return M.row_dot(ops, y, self.every_class(ops, logits))
+
 
 class Own(NamedTuple):
     """A loss of the user's: a function of logits and labels that returns a loss per example."""
@@ -74,6 +80,9 @@ class Own(NamedTuple):
     def every_class(self, ops: Any, logits: Array) -> Array:
         k = logits.shape[1]
         return ops.stack([self.function(logits, ops.full_labels(logits, j)) for j in range(k)], 1)
+
+    def row_dot(self, ops: Any, M: Matrix, logits: Array, y: Array) -> Array:
+        return M.row_dot(ops, y, self.every_class(ops, logits))
 
 
 class Matrix(Protocol):
@@ -203,15 +212,18 @@ def corrected_losses(
         return loss.at_label(ops, logits, y)
     logits = ops.floor(logits, -HUGE)
     if correction == "backward":
-        losses = loss.every_class(ops, logits)
-        hard = is_index(y, logits)
-        found = M.row_dot(ops, y, losses) if hard else at_label(ops, M.times(ops, losses), y)
+        if is_index(y, logits):
+            found = loss.row_dot(ops, M, logits, y)
+        else:
+            found = at_label(ops, M.times(ops, loss.every_class(ops, logits)), y)
     elif isinstance(loss, CrossEntropy) and not loss.smoothing and is_index(y, logits):
         found = -M.log_row_dot(ops, y, logits)
         found = found if loss.weight is None else found * ops.take(loss.weight, y)
     else:
         observed = ops.maximum(M.times(ops, ops.softmax(logits)), TINY)
         found = loss.at_label(ops, ops.log(observed), y)
+    if hasattr(ops, "are_small") and ops.are_small(found, FINITE):
+        return found
     return ops.where(ops.abs(found) > FINITE, INF, found)
 
 

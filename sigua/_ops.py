@@ -4,6 +4,7 @@ Logits and losses against each class have shape (N, k, ...), labels y (N, ...): 
 Columns have shape (n,), an entry per example. A count is an integer, or a 0-d integer tensor.
 
 Of entries: `abs`, `exp`, `log`, `where`; `maximum` and `minimum`, whose second may be a number.
+A backend may leave out `are_small`, whose answer where no value can be read is False.
 Of shapes: `reshape`, `stack`, `roll`, `cumsum`, `take` (entries or rows at an index).
 """
 
@@ -98,13 +99,18 @@ def cross_entropy(z: Array, y: Array) -> Array:
 
 def at(x: Array, y: Array) -> Array:
     """Return the entries at the labels, (N, ...)."""
+    if x.ndim == 2:
+        return x[np.arange(len(x)), y]
     return np.take_along_axis(x, y[:, None], 1)[:, 0]
 
 
 def without(x: Array, y: Array) -> Array:
     """Return x with -inf at the labels."""
-    x = x.copy()
-    np.put_along_axis(x, y[:, None], -np.inf, 1)
+    x = x.copy("K")
+    if x.ndim == 2:
+        x[np.arange(len(x)), y] = -np.inf
+    else:
+        np.put_along_axis(x, y[:, None], -np.inf, 1)
     return x
 
 
@@ -151,6 +157,11 @@ def full_labels(x: Array, label: int) -> Array:
 def floor(z: Array, low: float) -> Array:
     """Return the maximum of logits and a number; NaN stays."""
     return np.maximum(z, low)
+
+
+def are_small(x: Array, limit: float) -> bool:
+    """Return whether it is known that no entry is beyond the limit, of either sign, or NaN."""
+    return bool((np.abs(x) <= limit).all())
 
 
 def sum(x: Array) -> Array:

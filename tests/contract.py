@@ -338,6 +338,7 @@ class Contract:
         self.assert_step(step, want, method, 4, np.abs(spec.losses[1:]).max())
         assert step.gradient is None or (step.gradient[0] == 0).all()
 
+    @pytest.mark.filterwarnings("ignore:a mini-batch of", "ignore:epoch:UserWarning")
     @pytest.mark.parametrize("method", METHODS[:9], ids=name)
     def test_a_mini_batch_of_infinite_losses_is_told(self, method):
         """Where nothing is finite the objective is +inf, as the plain mean is, and not 0."""

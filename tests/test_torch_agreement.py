@@ -1,4 +1,4 @@
-"""Agreement in PyTorch: the spec's choice, each example alone, the confidence as a state."""
+"""The class confidence moves once a step of the optimizer; each example is judged alone."""
 
 import copy
 
@@ -8,12 +8,10 @@ import torch
 from torch import nn
 
 import sigua
-from sigua import reference
+from sigua import confidence, reference
 from sigua_torch import SIGUALoss
-from sigua_torch._margins import Margins
 
 METHOD = sigua.sigua_ag(warmup=4)
-BCE = nn.BCEWithLogitsLoss(reduction="none")
 
 
 def batch(n, generator, k=10):
@@ -24,131 +22,76 @@ def batch(n, generator, k=10):
     return logits.requires_grad_(), labels
 
 
-def trained(method=METHOD, epoch=3, **options):
+def trained(method=METHOD, epoch=3, loss=None):
     """Return a criterion that has seen five mini-batches, and the generator."""
     generator = torch.Generator().manual_seed(0)
-    criterion = SIGUALoss(method, **options)
+    criterion = SIGUALoss(method, loss)
     for _ in range(5):
         criterion(*batch(64, generator))
     criterion.set_epoch(epoch)
     return criterion, generator
 
 
+def seen(criterion):
+    """Return the sums and numbers of ten classes, as they are saved."""
+    return criterion.get_extra_state()[:, 1:11]
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def names(request, monkeypatch):
+    """By which names the step is done."""
+    if request.param == "torch":
+        monkeypatch.setattr("sigua_torch._ops.is_plain", lambda x: False)
+
+
 @pytest.mark.parametrize("by_class", [True, False])
 @pytest.mark.parametrize("gamma", [0.0, 0.3])
-def test_equals_the_spec_epoch_by_epoch(by_class, gamma):
+@pytest.mark.parametrize("shape", [(), (3,)], ids=["examples", "pixels"])
+def test_equals_the_spec_epoch_by_epoch(by_class, gamma, shape, names):
     method = sigua.sigua_ag(4, gamma, by_class)
-    criterion, state = SIGUALoss(method), np.zeros((2, 10))
+    criterion, state = SIGUALoss(method).double(), np.zeros((2, 10))
     generator = torch.Generator().manual_seed(0)
     for epoch in range(7):
         criterion.set_epoch(epoch)
-        for n in (64, 1, 37):
-            logits, labels = batch(n, generator)
-            loss = criterion(logits, labels)
+        for n in (63, 3, 36):
+            flat, labels = batch(n, generator)
+            logits = flat.detach().reshape(-1, *shape, 10).movedim(-1, 1).requires_grad_()
+            loss = criterion(logits, labels.reshape(-1, *shape))
             loss.backward()
-            plain = logits.detach().numpy(), labels.numpy()
-            want = reference.step(method, *plain, epoch, confidence=sigua.confidence.rates(state))
-            np.testing.assert_array_equal(criterion.split.good, want.split.good)
-            np.testing.assert_array_equal(criterion.split.bad, want.split.bad)
-            np.testing.assert_allclose(loss.item(), want.objective, rtol=1e-13)
-            np.testing.assert_allclose(logits.grad, want.gradient, rtol=1e-12, atol=1e-16)
-            state = sigua.confidence.moved(state, reference.confidence_sums(*plain))
+            plain = flat.detach().numpy(), labels.numpy()
+            want = reference.step(method, *plain, epoch, confidence=confidence.rates(state))
+            np.testing.assert_array_equal(criterion.split.good.reshape(-1), want.split.good)
+            np.testing.assert_array_equal(criterion.split.bad.reshape(-1), want.split.bad)
+            np.testing.assert_allclose(loss.item(), want.objective, rtol=1e-13, atol=1e-15)
+            gradient = logits.grad.movedim(1, -1).reshape(-1, 10)
+            np.testing.assert_allclose(gradient, want.gradient, rtol=1e-12, atol=1e-16)
+            state = confidence.moved(state, reference.confidence_sums(*plain))
     assert 0.05 < want.split.good.mean() < 0.9
     if by_class:
-        np.testing.assert_allclose(criterion.confidence.state, state, rtol=1e-12)
+        np.testing.assert_allclose(seen(criterion), state, rtol=1e-12)
 
 
-@pytest.mark.parametrize("epoch", [0, 2, 10])
-@pytest.mark.parametrize("by_class", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_short_way_is_the_general_one(epoch, by_class, dtype):
-    """`num_items_in_batch` takes the general one."""
-    short, generator = trained(sigua.sigua_ag(4, 0.1, by_class), epoch)
-    general = copy.deepcopy(short)
-    for n in (64, 1, 33):
-        logits, labels = batch(n, generator)
-        with torch.no_grad():
-            logits[0, (labels[0] + 1) % 10] = -float("inf")
-        logits = logits.detach().to(dtype)
-        got, want = logits.clone().requires_grad_(), logits.clone().requires_grad_()
-        short(got, labels).backward()
-        general(want, labels, num_items_in_batch=n).backward()
-        assert torch.equal(short.split.good, general.split.good)
-        assert torch.equal(short.split.bad, general.split.bad)
-        torch.testing.assert_close(got.grad, want.grad)
-    if by_class:
-        states = (criterion.confidence.state.to(dtype) for criterion in (short, general))
-        torch.testing.assert_close(*states)
-
-
-def test_a_mini_batch_of_one_is_judged_as_in_a_large_one():
-    criterion, generator = trained()
-    logits, labels = batch(40, generator)
-    alone = copy.deepcopy(criterion)
-    criterion(logits, labels)
-    frozen = alone.confidence.state.clone()
-    for i in range(40):
-        alone.confidence.state.copy_(frozen)
-        alone(logits[i : i + 1], labels[i : i + 1])
-        assert alone.split.good.item() == criterion.split.good[i].item()
-
-
-@pytest.mark.parametrize("size", [1, 7, 16])
-def test_micro_batches_with_the_denominator_are_the_big_batch(size):
-    """Gradient, choice and confidence; the micro-batches of the next one are judged by the new."""
-    whole, generator = trained()
-    parts = copy.deepcopy(whole)
-    for _ in range(3):
-        logits, labels = batch(48, generator)
-        whole(logits, labels).backward()
-        want, logits.grad = logits.grad, None
-        good = []
-        for x, y in zip(logits.split(size), labels.split(size), strict=True):
-            parts(x, y, num_items_in_batch=48).backward()
-            good.append(parts.split.good)
-        assert torch.equal(torch.cat(good), whole.split.good)
-        torch.testing.assert_close(logits.grad, want, rtol=1e-13, atol=1e-17)
-        torch.testing.assert_close(parts.confidence.state, whole.confidence.state)
-
-
-@pytest.mark.parametrize("shape", [(4, 10, 6), (2, 10, 3, 5)], ids=["tokens", "pixels"])
-def test_tokens_and_pixels_are_examples(shape):
-    """As the same examples in a row, ignored ones left out of the confidence, too."""
-    criterion, generator = trained()
-    row = copy.deepcopy(criterion)
-    logits = 2 * torch.randn(shape, generator=generator, dtype=torch.float64)
-    labels = torch.randint(0, 10, (shape[0], *shape[2:]), generator=generator)
-    labels[0, 0] = -100
-    criterion(logits.requires_grad_(), labels)
-    kept = labels.reshape(-1) != -100
-    flat = logits.detach().movedim(1, -1).reshape(-1, 10)[kept].requires_grad_()
-    row(flat, labels.reshape(-1)[kept])
-    assert torch.equal(criterion.split.good.reshape(-1)[kept], row.split.good)
-    assert not criterion.split.good.reshape(-1)[~kept].any()
-    assert not criterion.split.bad.reshape(-1)[~kept].any()
-    torch.testing.assert_close(criterion.confidence.state, row.confidence.state)
-
-
-class OnCard(torch.Tensor):
-    """Says that it is not on the CPU, as a card's tensors do."""
-
-    is_cpu = False
-
-
-@pytest.mark.parametrize("shape", [(5,), (12, 5), (4, 5, 3)])
-def test_a_card_counts_by_masks_what_a_cpu_adds(shape):
-    """By hand: p at each label that counts, added up by class, and how many there are."""
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(shape, generator=generator).double()
-    labels = torch.randint(0, 5, (*shape[:1], *shape[2:])[len(shape) == 1 :], generator=generator)
-    valid = labels != 3
-    p = logits.softmax(0 if logits.ndim == 1 else 1).movedim(0 if logits.ndim == 1 else 1, -1)
-    expected = np.zeros((2, 5))
-    for each, label in zip(p.reshape(-1, 5).tolist(), labels.flatten().tolist(), strict=True):
-        expected[:, label] += (label != 3) * np.array([each[label], 1])
-    for place in (torch.Tensor, OnCard):
-        sums = Margins(logits.as_subclass(place), labels, valid).sums()
-        np.testing.assert_allclose(sums.as_subclass(torch.Tensor).numpy(), expected, rtol=1e-12)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(label_smoothing=0.2),
+        nn.CrossEntropyLoss(torch.linspace(1, 2, 10)),
+        nn.MultiMarginLoss(),
+    ],
+    ids=repr,
+)
+def test_another_loss_is_judged_by_its_logits(loss):
+    """The choice and the confidence are those of plain cross-entropy; so with a matrix T."""
+    T = sigua.TransitionMatrix.pair(0.3, 10)
+    corrected = sigua.custom(sigua.Agreement(4), correction="forward", T=T)
+    (criterion, generator), (other, _) = trained(), trained(loss=loss)
+    third, _ = trained(corrected)
+    given = batch(64, generator)
+    for each in (criterion, other, third):
+        each(*given)
+    for each in (other, third):
+        assert torch.equal(each.split.good, criterion.split.good)
+        torch.testing.assert_close(seen(each), seen(criterion))
 
 
 def test_of_class_probabilities_the_largest_is_the_label():
@@ -156,51 +99,24 @@ def test_of_class_probabilities_the_largest_is_the_label():
     soft = copy.deepcopy(criterion)
     logits, labels = batch(64, generator)
     criterion(logits, labels)
-    target = 0.8 * nn.functional.one_hot(labels, 10).double() + 0.02
-    soft(logits, target)
+    soft(logits, 0.8 * nn.functional.one_hot(labels, 10).double() + 0.02)
     assert torch.equal(soft.split.good, criterion.split.good)
-    torch.testing.assert_close(soft.confidence.state, criterion.confidence.state)
+    torch.testing.assert_close(seen(soft), seen(criterion))
 
 
-def test_a_sigmoid_is_two_classes():
-    """One logit per label, as the softmax of (0, z); the loss is BCE's."""
-    generator = torch.Generator().manual_seed(0)
-    sigmoid, softmax = SIGUALoss(METHOD, base=BCE), SIGUALoss(METHOD)
-    for epoch in range(6):
-        logits = 2 * torch.randn(30, 3, generator=generator, dtype=torch.float64)
-        labels = torch.randint(0, 2, (30, 3), generator=generator)
-        for criterion in (sigmoid, softmax):
-            criterion.set_epoch(epoch)
-        got = sigmoid(logits.requires_grad_(), labels.double())
-        pair = torch.stack([torch.zeros_like(logits), logits], 1)
-        torch.testing.assert_close(got, softmax(pair, labels))
-        assert torch.equal(sigmoid.split.good, softmax.split.good)
-        mean = (BCE(logits, labels.double()) * sigmoid.split.good).sum() / 90
-        torch.testing.assert_close(got, mean)
-
-
-def test_another_base_loss_is_judged_by_its_logits():
+def test_who_takes_no_part_does_not_move_it(names):
     criterion, generator = trained()
-    other, _ = trained(base=nn.MultiMarginLoss(reduction="none"))
-    logits, labels = batch(64, generator)
-    criterion(logits, labels)
-    value = other(logits, labels)
-    assert torch.equal(other.split.good, criterion.split.good)
-    losses = nn.MultiMarginLoss(reduction="none")(logits, labels)
-    torch.testing.assert_close(value, (losses * criterion.split.good).mean())
+    alone = copy.deepcopy(criterion)
+    logits, labels = batch(40, generator)
+    where = torch.arange(40) % 3 > 0
+    labels[1] = -100
+    criterion(logits, labels, where=where)
+    where[1] = False
+    alone(logits[where], labels[where])
+    torch.testing.assert_close(seen(criterion), seen(alone))
 
 
-def test_forward_correction_is_judged_by_what_the_model_says_of_the_true_class():
-    criterion, generator = trained()
-    T = sigua.TransitionMatrix.pair(0.3, 10)
-    other, _ = trained(sigua.custom(sigua.Agreement(4), correction="forward", T=T))
-    logits, labels = batch(64, generator)
-    criterion(logits, labels)
-    other(logits, labels)
-    assert torch.equal(other.split.good, criterion.split.good)
-
-
-def test_nan_is_neither_and_reaches_the_user_but_not_the_confidence():
+def test_nan_is_neither_and_reaches_the_user_but_not_the_confidence(names):
     criterion, generator = trained()
     logits, labels = batch(8, generator)
     with torch.no_grad():
@@ -208,76 +124,120 @@ def test_nan_is_neither_and_reaches_the_user_but_not_the_confidence():
     assert criterion(logits, labels).isnan()
     assert not criterion.split.good[3]
     assert not criterion.split.bad[3]
-    assert criterion.confidence.state.isfinite().all()
-
-
-def test_the_state_is_saved_and_resumed():
-    criterion, generator = trained()
-    again = SIGUALoss(METHOD)
-    again.load_state_dict(criterion.state_dict())
-    assert again.epoch == 3
-    for _ in range(2):
-        given = batch(64, generator)
-        torch.testing.assert_close(again(*given), criterion(*given), rtol=0, atol=0)
-    fresh = SIGUALoss(METHOD)
-    fresh.load_state_dict(SIGUALoss(METHOD).state_dict())
-    assert fresh.confidence.state is None
+    assert seen(criterion).isfinite().all()
 
 
 def test_half_precision_keeps_the_confidence_exact():
     criterion, generator = trained()
-    exact = criterion.confidence.state.clone()
-    assert torch.equal(criterion.half().confidence.state, exact)
+    exact = seen(criterion)
+    assert torch.equal(seen(criterion.half()), exact)
     logits, labels = batch(64, generator)
-    loss = criterion(logits.detach().half().requires_grad_(), labels)
-    assert loss.dtype == torch.float32
+    assert criterion(logits.detach().half().requires_grad_(), labels).dtype == torch.float32
 
 
-def test_evaluation_leaves_the_confidence_alone():
+def test_evaluation_leaves_it_alone():
     criterion, generator = trained()
-    before = criterion.confidence.state.clone()
-    logits, labels = batch(64, generator)
+    before, given = seen(criterion), batch(64, generator)
     with torch.no_grad():
-        torch.testing.assert_close(
-            criterion(logits, labels), nn.functional.cross_entropy(logits, labels)
-        )
-    assert torch.equal(criterion.confidence.state, before)
-
-
-def test_under_vmap_each_example_is_judged_as_in_a_batch():
-    """Per-example gradients; a transform reads the confidence and does not move it."""
-    criterion, generator = trained()
-    logits, labels = batch(16, generator)
-    before = criterion.confidence.state.clone()
-    one = torch.func.grad(lambda x, y: criterion(x[None], y[None]))
-    got = torch.func.vmap(one)(logits.detach(), labels)
-    assert torch.equal(criterion.confidence.state, before)
-    (16 * criterion(logits, labels)).backward()
-    torch.testing.assert_close(got, logits.grad)
-
-
-@pytest.mark.parametrize("option", ["per_class", "per_image"])
-def test_scopes_are_refused_for_each_example_is_judged_alone(option):
-    with pytest.raises(ValueError, match=f"{option}: must be left out"):
-        SIGUALoss(METHOD, **{option: True})
-
-
-def test_a_ranking_loss_is_refused_for_margins_are_judged():
-    with pytest.raises(ValueError, match="rank_by: must be left out"):
-        SIGUALoss(METHOD, rank_by=nn.CrossEntropyLoss(reduction="none"))
-
-
-@pytest.mark.parametrize("shape", [(8, 1), (8, 3)])
-def test_regression_is_refused_for_it_predicts_no_class(shape):
-    criterion = SIGUALoss(METHOD, base=nn.MSELoss(reduction="none"))
-    with pytest.raises(ValueError, match="class"):
-        criterion(torch.randn(shape, requires_grad=True), torch.randn(shape))
-    assert criterion.confidence.state is None
+        criterion(*given)
+    criterion.eval()(*given)
+    assert torch.equal(seen(criterion), before)
 
 
 def test_another_number_of_classes_is_refused_before_anything_changes():
     criterion, generator = trained()
-    before = criterion.confidence.state.clone()
-    with pytest.raises(ValueError, match="input: must have 10 classes"):
+    before = seen(criterion)
+    with pytest.raises(ValueError, match="input: must have the 10 classes"):
         criterion(*batch(8, generator, k=7))
-    assert torch.equal(criterion.confidence.state, before)
+    assert torch.equal(seen(criterion), before)
+
+
+# Gradient accumulation.
+
+
+@pytest.mark.parametrize("size", [1, 7, 16])
+@pytest.mark.parametrize("count", ["examples", "twice as many", "with ignored ones", "on a device"])
+def test_micro_batches_are_the_big_batch_whatever_the_number_counts(size, count):
+    """Gradient, choice and confidence: it moves once a step, when the step has ended."""
+    whole, generator = trained()
+    parts = copy.deepcopy(whole)
+    items = {"examples": 36, "twice as many": 72}.get(count, 48)
+    items = torch.tensor(items) if count == "on a device" else items
+    for _ in range(3):
+        logits, labels = batch(48, generator)
+        labels[::4] = -100
+        whole(logits, labels, num_items_in_batch=items).backward()
+        before = seen(parts)
+        whole.end_step()
+        want, logits.grad = logits.grad, None
+        good = []
+        for x, y in zip(logits.split(size), labels.split(size), strict=True):
+            parts(x, y, num_items_in_batch=items).backward()
+            good.append(parts.split.good)
+            assert torch.equal(seen(parts), before)
+        parts.end_step()
+        assert torch.equal(torch.cat(good), whole.split.good)
+        torch.testing.assert_close(logits.grad, want, rtol=1e-13, atol=1e-17)
+        torch.testing.assert_close(seen(parts), seen(whole))
+
+
+def test_an_epoch_ends_the_step_and_so_does_a_whole_mini_batch():
+    whole, generator = trained()
+    (x, y), (x2, y2) = batch(32, generator), batch(32, generator)
+    by_epoch, by_batch = copy.deepcopy(whole), copy.deepcopy(whole)
+    whole(x, y)
+    by_epoch(x, y, num_items_in_batch=32)
+    by_epoch.set_epoch(3)
+    torch.testing.assert_close(seen(by_epoch), seen(whole))
+    by_batch(x[:16], y[:16], num_items_in_batch=32)
+    by_batch(x[16:], y[16:])
+    torch.testing.assert_close(seen(by_batch), seen(whole))
+    whole.end_step()  # nothing is pending
+    torch.testing.assert_close(seen(by_batch), seen(whole))
+    SIGUALoss(sigua.standard()).end_step()
+
+
+@pytest.mark.parametrize(
+    ("items", "later"),
+    [((32, 32, 32), 2), ((torch.tensor(32),) * 3, 2), ((64, 60), 1), ((20, 32), 1)],
+    ids=["more than all", "of a tensor", "another number", "a larger number"],
+)
+def test_a_forgotten_end_of_a_step_is_said_as_soon_as_it_is_certain(items, later):
+    """More take part than the step has, or it has another number; nothing is changed then."""
+    criterion, generator = trained()
+    before = seen(criterion)
+    for i, number in enumerate(items):
+        logits, labels = batch(16, generator)
+        if i < later:
+            criterion(logits, labels, num_items_in_batch=number)
+        else:
+            with pytest.raises(ValueError, match=r"^num_items_in_batch: .*try criterion\.end_step"):
+                criterion(logits, labels, num_items_in_batch=number)
+    assert torch.equal(seen(criterion), before)
+
+
+def test_on_a_device_which_is_not_read_it_is_said_after_a_thousand_calls(monkeypatch):
+    monkeypatch.setattr("sigua_torch._state.MOST_PARTS", 3)
+    criterion = SIGUALoss(METHOD).to("meta")
+    given = [part.to("meta") for part in batch(16, torch.Generator())]
+    for _ in range(3):
+        criterion(*given, num_items_in_batch=torch.tensor(16, device="meta"))
+    with pytest.raises(ValueError, match=r"end_step"):
+        criterion(*given, num_items_in_batch=torch.tensor(16, device="meta"))
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.vmap])
+def test_inside_a_transform_it_is_refused_for_it_cannot_move(transform):
+    """From the second step on the gradient would be another; without it there is nothing to move."""
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = batch(60, generator)
+    logits, labels = logits.detach().reshape(3, 20, 10), labels.reshape(3, 20)
+    given = (logits, labels) if transform is torch.vmap else (logits[0], labels[0])
+    with pytest.raises(
+        ValueError, match=r"^method: must have no class confidence .*by_class=False"
+    ):
+        transform(SIGUALoss(METHOD))(*given)
+    transform(SIGUALoss(sigua.sigua_ag(by_class=False)))(*given)
+    counting = SIGUALoss(sigua.self_teaching(0.5), steps_per_epoch=5)
+    with pytest.raises(ValueError, match=r"^steps_per_epoch: must be None inside a transform"):
+        transform(counting)(*given)

@@ -1,181 +1,63 @@
-"""The criterion equals the spec: golden vectors, the reference, and `nn.CrossEntropyLoss`."""
+"""The calling convention: the wrapped criterion and its options, shapes, dtypes, who takes part."""
 
+import copy
+import functools
 import itertools
+import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 import sigua
-from sigua_torch import SIGUALoss
+from sigua import TransitionMatrix
+from sigua_torch import SIGUALoss, losses, two_way
 
-PAIR = sigua.TransitionMatrix.pair(0.45, 10)
-SYMMETRIC = sigua.TransitionMatrix.symmetric(0.5, 10)
-# A third of everything is called class 0: 1'T^-1 l can be negative.
-ROWS = sigua.TransitionMatrix(2 / 3 * np.eye(10) + 1 / 3 * np.eye(10)[0])
-METHODS = [
-    sigua.standard(),
-    sigua.self_teaching(0.5),
-    sigua.sigua_sl(0.5, delta=0.2, gamma=0.3),
-    sigua.sigua_sl(0.5, delta=0.4, gamma=0.3, variant="official"),
-    *(
-        make(T)
-        for T in (PAIR, SYMMETRIC, ROWS)
-        for make in (
-            sigua.backward_correction,
-            sigua.nn_backward_correction,
-            sigua.sigua_bc,
-            sigua.forward_correction,
-            lambda T: sigua.sigua_bc(T, gamma=0.5, over="batch"),
-        )
-    ),
-    sigua.sigua_bc(ROWS, over="classes"),
-    # Of the random mini-batches one floor is below the mean loss, the others above it.
-    sigua.sigua_nf(0.5, 10),
-    sigua.custom(sigua.NoiseFloor(9.0), gamma=0.5),
-    sigua.sigua_fc(PAIR, gamma=0.5, floor=9.0),
-    sigua.sigua_fc(SYMMETRIC, gamma=0.5, floor=9.0),
-    sigua.custom(sigua.Known(), gamma=0.1),
-]
+SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
+PAIR = TransitionMatrix.pair(0.45, 10)
+SYMMETRIC = TransitionMatrix.symmetric(0.5, 10)
+ROWS = TransitionMatrix(2 / 3 * np.eye(10) + 1 / 3 * np.eye(10)[0])
+METHODS = {
+    "standard": sigua.standard(),
+    "sl": SL,
+    "official": sigua.sigua_sl(0.5, delta=0.4, gamma=0.3, warmup=0, variant="official"),
+    "ag": sigua.sigua_ag(warmup=0, gamma=0.3),
+    "bc": sigua.sigua_bc(PAIR),
+    "symmetric": sigua.sigua_bc(SYMMETRIC),
+    "batch": sigua.sigua_bc(ROWS, gamma=0.5, over="batch"),
+    "classes": sigua.sigua_bc(ROWS, over="classes"),
+    "forward": sigua.forward_correction(PAIR),
+    "floor": sigua.custom(sigua.NoiseFloor(9.0), gamma=0.5),
+}
+each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+small = pytest.mark.filterwarnings("ignore:a mini-batch of")
 
 
-def name(value):
-    return repr(value)[:60]
-
-
-EPS = {torch.float64: 2.3e-16, torch.float32: 1.2e-7}
-
-
-def batch(n=60, dtype=torch.float64, seed=0):
-    """Logits, of which some rows repeat (ties), labels, and who is trusted."""
+def batch(n=40, k=10, seed=0, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    logits = 3 * torch.randn(n, 10, generator=generator, dtype=torch.float64)
-    labels = torch.randint(0, 10, (n,), generator=generator)
-    tied = torch.arange(10) % (n // 2)
-    logits[n - 10 :], labels[n - 10 :] = logits[tied], labels[tied]
-    trusted = torch.rand(n, generator=generator) < 0.5
-    return logits.to(dtype).requires_grad_(), labels, trusted
+    logits = 2 * torch.randn(n, k, generator=generator, dtype=dtype)
+    return logits.requires_grad_(), torch.randint(0, k, (n,), generator=generator)
 
 
-def run(criterion, logits, *rest):
+def run(criterion, logits, *rest, **options):
     """Value and gradient with respect to the logits."""
-    logits = logits.detach().requires_grad_()
-    value = criterion(logits, *rest)
+    logits = logits.detach().clone().requires_grad_()
+    value = criterion(logits, *rest, **options)
     value.sum().backward()
     return value.detach(), logits.grad
 
 
-def arguments(method, labels, trusted):
-    return (labels, trusted) if isinstance(method.condition, sigua.Known) else (labels,)
+def same(got, want, rtol=1e-12):
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=rtol, atol=rtol)
 
 
-@pytest.mark.parametrize("epoch", [0, 3.5, 10])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("method", METHODS, ids=name)
-def test_equals_the_reference(method, dtype, epoch):
-    logits, labels, trusted = batch(dtype=dtype)
-    criterion = SIGUALoss(method)
-    criterion.set_epoch(epoch)
-    value, gradient = run(criterion, logits, *arguments(method, labels, trusted))
-    want = sigua.reference.step(
-        method, logits.detach().double().numpy(), labels.numpy(), epoch, trusted=trusted.numpy()
-    )
-    np.testing.assert_array_equal(criterion.split.good.numpy(), want.split.good)
-    np.testing.assert_array_equal(criterion.split.bad.numpy(), want.split.bad)
-    slack = 200 * EPS[dtype]  # T^-1 has entries of about 2, losses of about 10
-    np.testing.assert_allclose(value.item(), want.objective, rtol=slack, atol=slack)
-    np.testing.assert_allclose(gradient.numpy(), want.gradient, atol=slack / len(labels))
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        sigua.sigua_sl(0.5, delta=0.2, gamma=0.3),
-        sigua.standard(),
-        sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.4, 2), gamma=0.3),
-    ],
-    ids=name,
-)
-@pytest.mark.parametrize("n", [40, 1500])
-@pytest.mark.parametrize("spoiler", [None, float("nan"), -float("inf")])
-@pytest.mark.parametrize("other", [0, 1], ids=["at the label", "at the other class"])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_the_short_way_equals_the_general_one(method, n, spoiler, other, reduction):
-    """With ties, NaN and inf; by a search per loss (n = 40) and by whole comparisons (n = 1500)."""
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randint(0, 30, (n, 2), generator=generator) / 8
-    labels = torch.randint(0, 2, (n,), generator=generator)
-    if spoiler is not None:
-        logits[7, labels[7] ^ other] = spoiler
-    for epoch in (0, 4, 10):
-        short, general = (SIGUALoss(method, reduction=reduction) for _ in range(2))
-        assert short._flat is not None
-        general._flat = None
-        for criterion in (short, general):
-            criterion.set_epoch(epoch)
-        value, gradient = run(short, logits, labels)
-        want, want_gradient = run(general, logits, labels)
-        assert torch.equal(short.split.good, general.split.good)
-        assert torch.equal(short.split.bad, general.split.bad)
-        torch.testing.assert_close(value, want, equal_nan=True)
-        torch.testing.assert_close(gradient, want_gradient, equal_nan=True)
-
-
-@pytest.mark.filterwarnings("ignore:a mini-batch of")
-def test_where_nobody_is_kept_nobody_is_good():
-    """floor(1 * .5) = 0 examples; apart from the averages, as the authors' code does it."""
-    rule = sigua.SmallLoss(0.5, warmup=0, variant="official")
-    criterion = SIGUALoss(sigua.custom(rule, gamma=0.1))
-    assert run(criterion, torch.zeros(1, 2), torch.tensor([0]))[0] == 0
-    assert not criterion.split.good.any()
-
-
-def test_transforms_of_torch_func_take_the_general_way():
-    """Their tensors have no memory to sort; gradients are those of backward()."""
-    logits, labels, _ = batch()
-    criterion = SIGUALoss(sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0))
-    _, want = run(criterion, logits, labels)
-    got = torch.func.grad(lambda z: criterion(z, labels))(logits.detach())
-    torch.testing.assert_close(got, want, rtol=1e-14, atol=1e-17)
-
-
-@pytest.mark.parametrize("method", METHODS[:-1], ids=name)
-@pytest.mark.parametrize("in_dims", [(0, 0), (0, None)], ids=str)
-def test_vmap_gives_the_loss_of_each_mini_batch(method, in_dims):
-    """And its gradient, under both transforms; with an ignored label, too."""
-    logits, labels, _ = batch()
-    logits, labels = logits.detach().reshape(3, 20, 10), labels.reshape(3, 20)
-    labels[:, 4] = -100
-    labels = labels if in_dims[1] == 0 else labels[0]
-    criterion = SIGUALoss(method).double()
-    criterion.set_epoch(7)
-    got = torch.vmap(criterion, in_dims)(logits, labels)
-    gradients = torch.vmap(torch.func.grad(criterion), in_dims)(logits, labels)
-    for i in range(3):
-        one = labels[i] if in_dims[1] == 0 else labels
-        want, gradient = run(criterion, logits[i], one)
-        torch.testing.assert_close(got[i], want, rtol=1e-13, atol=1e-13)
-        torch.testing.assert_close(gradients[i], gradient, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("method", METHODS, ids=name)
-def test_device_path_equals_host_path(method, monkeypatch):
-    """Counts and thresholds as tensors, as on an accelerator, choose and weigh as on the host."""
-    logits, labels, trusted = batch()
-    labels[5] = -100
-    rest = arguments(method, labels, trusted)
-    criterion = SIGUALoss(method).double()
-    criterion.set_epoch(7.25)
-    value, gradient = run(criterion, logits, *rest)
-    split = criterion.split
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    device_value, device_gradient = run(criterion, logits, *rest)
-    assert torch.equal(criterion.split.good, split.good)
-    assert torch.equal(criterion.split.bad, split.bad)
-    torch.testing.assert_close(device_value, value, rtol=1e-13, atol=1e-13)
-    torch.testing.assert_close(device_gradient, gradient, rtol=1e-13, atol=1e-15)
+# The criterion that was wrapped.
 
 
 def cross_entropy_cases():
@@ -188,97 +70,400 @@ def cross_entropy_cases():
             yield shape, probabilities, weighted, ignoring, smoothing, reduction
 
 
-@pytest.mark.filterwarnings("ignore:a mini-batch of")
+@small
 @pytest.mark.parametrize("mode", ["rho is 1", "eval", "no grad"])
 def test_is_cross_entropy(mode):
     """Over every option of `nn.CrossEntropyLoss` and their combinations."""
     generator = torch.Generator().manual_seed(0)
     method = sigua.sigua_sl(0.5, delta=0.2, warmup=0 if mode != "rho is 1" else 10)
     for shape, probabilities, weighted, ignoring, smoothing, reduction in cross_entropy_cases():
-        options = {
-            "weight": torch.rand(5, generator=generator).double() if weighted else None,
-            "ignore_index": 2 if ignoring else -100,
-            "label_smoothing": smoothing,
-            "reduction": reduction,
-        }
+        plain = nn.CrossEntropyLoss(
+            torch.rand(5, generator=generator).double() if weighted else None,
+            ignore_index=2 if ignoring else -100,
+            label_smoothing=smoothing,
+            reduction=reduction,
+        )
         dim = 0 if len(shape) == 1 else 1
         logits = torch.randn(shape, generator=generator, dtype=torch.float64)
         target = torch.randn(shape, generator=generator, dtype=torch.float64).softmax(dim)
         target = target if probabilities else target.argmax(dim)
-        plain, criterion = nn.CrossEntropyLoss(**options), SIGUALoss(method, **options)
+        criterion = SIGUALoss(method, plain).train(mode != "eval")
         if mode == "no grad":
             with torch.no_grad():
                 assert torch.equal(criterion(logits, target), plain(logits, target))
             continue
-        criterion.train(mode != "eval")
-        (value, gradient), (want, want_gradient) = (
-            run(c, logits, target) for c in (criterion, plain)
-        )
-        torch.testing.assert_close(value, want, rtol=1e-14, atol=1e-14)
-        torch.testing.assert_close(gradient, want_gradient, rtol=1e-14, atol=1e-14)
+        same(run(criterion, logits, target), run(plain, logits, target), 1e-14)
 
 
-@pytest.mark.parametrize("T", [PAIR, SYMMETRIC], ids=name)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.BCEWithLogitsLoss(),
+        nn.BCEWithLogitsLoss(pos_weight=torch.tensor(3.0), reduction="sum"),
+        nn.MSELoss(),
+        nn.SmoothL1Loss(reduction="none"),
+    ],
+    ids=repr,
+)
+def test_is_another_module_of_pytorch_s(loss):
+    """While rho is 1, and after eval(): its own reduction of its own loss."""
+    logits, target = batch()[0], torch.rand(40, 10, dtype=torch.float64)
+    criterion = SIGUALoss(sigua.sigua_sl(0.5, delta=0.2), loss).double()
+    for mode in (criterion.train(), criterion.eval()):
+        same(run(mode, logits, target), run(loss, logits, target))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_module_is_asked_per_example_and_reduced_again(reduction):
+    """By hand: squares 1, 4, 9 and 16; floor(4/2) + 1 = 3 are good, floor(4 * .7) + 1 = 3 in reach.
+
+    Of rate 1/4 more the last is bad: 1 + 4 + 9 - .3 * 16 = 9.2, or a quarter of it.
+    """
+    method = sigua.sigua_sl(0.5, delta=0.25, gamma=0.3, warmup=0)
+    criterion = SIGUALoss(method, nn.MSELoss(reduction=reduction))
+    logits, target = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.zeros(4)
+    value, gradient = run(criterion, logits, target)
+    scale = 1 if reduction == "sum" else 4
+    assert value.item() == pytest.approx(9.2 / scale)
+    np.testing.assert_allclose(gradient, np.array([2, 4, 6, -0.3 * 8]) / scale, rtol=1e-6)
+    assert criterion.loss.reduction == reduction
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.generalized_cross_entropy,
+        functools.partial(losses.focal, gamma=1.0),
+        nn.MultiMarginLoss(),
+        lambda z, y: F.cross_entropy(z, y, reduction="none"),
+    ],
+    ids=["gce", "focal", "margin", "function"],
+)
+@pytest.mark.parametrize("kind", ["sl", "ag", "bc"])
+def test_another_loss_is_selected_among_and_corrected(loss, kind):
+    """By its own values, ranks and all; T^-1 corrects it class by class."""
+    method = METHODS[kind]
+    logits, labels = batch()
+    each = copy.copy(loss)
+    if isinstance(loss, nn.Module):
+        each.reduction = "none"
+    own = each(logits, labels)
+    if kind == "bc":
+        every = [each(logits, torch.full_like(labels, j)) for j in range(10)]
+        own = (torch.tensor(PAIR.inverse)[labels] * torch.stack(every, 1)).sum(1)
+    criterion = SIGUALoss(method, loss)
+    value, _ = run(criterion, logits, labels)
+    good, bad = criterion.split
+    gamma = method.at(0)[0]
+    torch.testing.assert_close(value, (own * (good.double() - gamma * bad.double())).mean())
+    if kind == "sl":
+        assert torch.equal(good, own <= own.sort().values[20])
+    plain = each(logits, labels).mean()
+    torch.testing.assert_close(criterion.eval()(logits, labels), plain)
+
+
+def test_forward_correction_gives_another_loss_log_probabilities():
+    logits, labels = batch()
+    observed = (logits.softmax(1) @ torch.tensor(PAIR.rows)).log()
+    value = SIGUALoss(METHODS["forward"], losses.generalized_cross_entropy)(logits, labels)
+    torch.testing.assert_close(value, losses.generalized_cross_entropy(observed, labels).mean())
+
+
+def test_a_sigmoid_is_two_classes():
+    """One logit per label, as the softmax of (0, z): the loss is BCE's."""
+    logits = 2 * torch.randn(30, 3, dtype=torch.float64)
+    labels = torch.randint(0, 2, (30, 3))
+    criterion = SIGUALoss(METHODS["ag"])
+    value, _ = run(criterion, two_way(logits), labels)
+    each = F.binary_cross_entropy_with_logits(logits, labels.double(), reduction="none")
+    weights = criterion.split.good.double() - 0.3 * criterion.split.bad.double()
+    torch.testing.assert_close(value, (each * weights).mean())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("reduction", "sum"), ("label_smoothing", 0.3), ("ignore_index", 2)]
+)
+@pytest.mark.parametrize("kind", ["sl", "ag", "bc"])
+@pytest.mark.parametrize(
+    "clone",
+    [lambda c: c, copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))],
+    ids=["itself", "deepcopy", "pickle"],
+)
+def test_what_is_set_on_the_loss_later_is_obeyed(kind, name, value, clone):
+    """In training as in evaluation, as if it had been made so."""
+    method = METHODS[kind]
+    changed = clone(SIGUALoss(method))
+    setattr(changed.loss, name, value)
+    made = SIGUALoss(method, nn.CrossEntropyLoss(**{name: value}))
+    for mode in (True, False):
+        same(run(changed.train(mode), *batch()), run(made.train(mode), *batch()), 0)
+    changed.loss.weight = torch.linspace(1, 2, 10)
+    made = SIGUALoss(method, nn.CrossEntropyLoss(torch.linspace(1, 2, 10), **{name: value}))
+    if kind != "ag":  # whose confidence has moved
+        same(run(changed.train(), *batch()), run(made, *batch()), 0)
+
+
+def test_what_is_set_on_another_module_later_is_obeyed():
+    criterion = SIGUALoss(SL, nn.MultiMarginLoss())
+    before = criterion(*batch())
+    criterion.loss.margin = 2.0
+    torch.testing.assert_close(
+        criterion(*batch()), SIGUALoss(SL, nn.MultiMarginLoss(margin=2.0))(*batch())
+    )
+    assert criterion(*batch()) != before
+
+
+def test_another_criterion_may_be_put_in():
+    criterion = SIGUALoss(SL)
+    criterion.loss = nn.MultiMarginLoss()
+    torch.testing.assert_close(criterion(*batch()), SIGUALoss(SL, nn.MultiMarginLoss())(*batch()))
+
+
+@pytest.mark.parametrize("T", [PAIR, SYMMETRIC], ids=["pair", "symmetric"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("probabilities", [False, True])
 def test_corrected_losses_by_their_definition(T, smoothing, weighted, probabilities):
     """q'T^-1 l and -log(T'p), with l and log from plain cross-entropy against each class."""
-    logits, labels, _ = batch()
+    logits, labels = batch()
     weight = torch.linspace(0.5, 2, 10, dtype=torch.float64) if weighted else None
     options = {"weight": weight, "label_smoothing": smoothing, "reduction": "none"}
     q = F.one_hot(labels, 10).double()
-    if probabilities:
-        q = 0.7 * q + 0.03
+    q = 0.7 * q + 0.03 if probabilities else q
     target = q if probabilities else labels
     every = torch.stack(
         [F.cross_entropy(logits, torch.full_like(labels, j), **options) for j in range(10)], 1
     )
     rows, inverse = (torch.tensor(array) for array in (T.rows, T.inverse))
     backward = (q @ inverse * every).sum(1)
-    observed = (logits.softmax(1) @ rows).log()
-    forward = F.cross_entropy(observed, target, **options)
+    forward = F.cross_entropy((logits.softmax(1) @ rows).log(), target, **options)
     for make, want in ((sigua.backward_correction, backward), (sigua.forward_correction, forward)):
-        got = SIGUALoss(make(T), **options)(logits, target)
+        got = SIGUALoss(make(T), nn.CrossEntropyLoss(**options))(logits, target)
         torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
 
 
-def test_weights_and_ignored_targets_do_not_rank():
-    """A heavy class does not look mislabelled; an ignored pixel is not counted in n."""
-    logits = torch.zeros(6, 2)
-    logits[:, 0] = torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0, 0.0])
-    labels = torch.tensor([0, 0, 0, 0, 0, 0])
-    method = sigua.self_teaching(0.5, warmup=0)
-    criterion = SIGUALoss(method, weight=torch.tensor([100.0, 0.01]))
-    labels[0] = 1  # the largest loss, lightly weighted
-    criterion(logits.requires_grad_(), labels)
-    assert criterion.split.good.tolist() == [False, True, True, True, True, False]
-    criterion = SIGUALoss(method, ignore_index=1)
-    criterion(logits, labels)  # n = 5: floor(2.5) + 1 = 3 are good
-    assert criterion.split.good.tolist() == [False, True, True, True, False, False]
+# Reductions and denominators.
 
 
-@pytest.mark.filterwarnings("ignore:a mini-batch of")
-@pytest.mark.parametrize("method", METHODS[:-1], ids=name)
-def test_nothing_takes_part(method):
+def test_reductions_agree():
+    """The entries of "none" sum to "sum", and "mean" is that over the sum of the weights."""
+    logits, labels = batch()
+    weight = torch.linspace(0.5, 2, 10, dtype=torch.float64)
+    for variant in ("paper", "official"):
+        method = sigua.sigua_sl(0.5, delta=0.3, gamma=0.5, warmup=0, variant=variant)
+        mean, total, each = (
+            SIGUALoss(method, nn.CrossEntropyLoss(weight, reduction=r))(logits, labels)
+            for r in ("mean", "sum", "none")
+        )
+        torch.testing.assert_close(each.sum(), total)
+        torch.testing.assert_close(mean * weight[labels].sum(), total)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_agreement_averaged_apart_by_hand(gamma):
+    """Margins .762, -.462, .462 and .905: three good ones, of mean .870 / 3, and one bad."""
+    logits = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 3.0]], dtype=torch.float64)
+    method = sigua.custom(sigua.Agreement(warmup=0), gamma=gamma, separate=True)
+    labels = torch.tensor([0, 0, 0, 0])
+    value, _ = run(SIGUALoss(method), logits, labels)
+    each = F.cross_entropy(logits, labels, reduction="none")
+    torch.testing.assert_close(value, each[:2].mean() - gamma * each[2:].mean())
+    if gamma:
+        assert value.item() == pytest.approx(-0.870, abs=1e-3)
+
+
+@pytest.mark.parametrize("items", [64, torch.tensor(64), torch.tensor([64])], ids=str)
+@pytest.mark.parametrize("mode", [True, False], ids=["training", "evaluation"])
+def test_num_items_in_batch_is_what_the_mean_divides_by(mode, items):
+    """Whatever its shape, the loss is a number."""
+    logits, labels = batch()
+    criterion = SIGUALoss(SL).train(mode)
+    value, gradient = run(criterion, logits, labels, num_items_in_batch=items)
+    want = run(criterion, logits, labels)
+    same((value, gradient), [part * 40 / 64 for part in want])
+    assert value.shape == ()
+    total = SIGUALoss(SL, nn.CrossEntropyLoss(reduction="sum")).train(mode)
+    same(run(total, logits, labels, num_items_in_batch=items), run(total, logits, labels), 0)
+
+
+@pytest.mark.parametrize("variant", ["paper", "official"])
+def test_two_passes_give_the_gradient_of_the_whole_batch(variant):
+    """First one choice among the losses of all micro-batches, then the gradients."""
+    method = sigua.sigua_sl(0.5, delta=0.4, gamma=0.3, warmup=0, variant=variant)
+    logits, labels = batch(64)
+    _, want = run(chooser := SIGUALoss(method), logits, labels)
+    sizes = [64 if variant == "paper" else int(mask.sum()) for mask in chooser.split]
+    shares = [1 / size for size in sizes]
+    shares = sum(mask.double() * share for mask, share in zip(chooser.split, shares, strict=True))
+    known = sigua.custom(sigua.Known(), method.gamma)
+    criterion = SIGUALoss(known, nn.CrossEntropyLoss(reduction="none"))
+    parts = (part.chunk(4) for part in (logits.detach(), labels, shares, *chooser.split))
+    got = []
+    for x, y, share, *masks in zip(*parts, strict=True):
+        x.requires_grad_()
+        (criterion(x, y, trusted=sigua.Split(*masks)) * share).sum().backward()
+        got.append(x.grad)
+    torch.testing.assert_close(torch.cat(got), want, rtol=1e-12, atol=1e-15)
+
+
+# Who takes part, and who is judged together.
+
+
+@pytest.mark.parametrize("how", ["where", "ignore_index", "both"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@each_method
+def test_who_takes_no_part_is_as_if_not_there(method, reduction, how):
+    """Value, masks and gradient are those of the others alone; what it holds does not matter."""
+    logits, labels = batch()
+    weight = torch.linspace(0.5, 2, 10, dtype=torch.float64)
+    missing = torch.rand(40, generator=torch.Generator().manual_seed(1)) < 1 / 3
+    options = {"weight": weight, "reduction": reduction}
+    criterion, alone = (SIGUALoss(method, nn.CrossEntropyLoss(**options)) for _ in range(2))
+    marked = labels.masked_fill(missing, {"where": 77, "ignore_index": -100, "both": -100}[how])
+    where = None if how == "ignore_index" else ~missing
+    if how == "both":
+        where[0] = missing[0] = True
+        marked[0], where = -100, torch.ones_like(missing)
+    value, gradient = run(criterion, logits, marked, where=where)
+    want, want_gradient = run(alone, logits[~missing], labels[~missing])
+    torch.testing.assert_close(value, want, rtol=1e-12, atol=0)
+    torch.testing.assert_close(gradient[~missing], want_gradient, rtol=1e-12, atol=1e-16)
+    assert (gradient[missing] == 0).all()
+    for mask, expected in zip(criterion.split, alone.split, strict=True):
+        assert torch.equal(mask[~missing], expected)
+        assert not mask[missing].any()
+    evaluated = run(criterion.eval(), logits, marked, where=where)[0]
+    torch.testing.assert_close(evaluated, run(alone.eval(), logits[~missing], labels[~missing])[0])
+
+
+@pytest.mark.parametrize("mark", [-1.0, float("nan")])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_missing_labels_of_a_sigmoid_take_no_part(mark, reduction):
+    """In training and in evaluation; float targets have no index to ignore."""
+    logits, target = batch()[0], torch.randint(0, 2, (40, 10)).double()
+    missing = torch.rand(40, 10, generator=torch.Generator().manual_seed(1)) < 1 / 3
+    loss = nn.BCEWithLogitsLoss(reduction=reduction)
+    criterion, alone = SIGUALoss(SL, loss), SIGUALoss(SL, loss)
+    for mode in (True, False):
+        criterion.train(mode), alone.train(mode)
+        marked = target.masked_fill(missing, mark)
+        value, gradient = run(criterion, logits, marked, where=~missing)
+        want, want_gradient = run(alone, logits[~missing], target[~missing])
+        value = value[~missing] if reduction == "none" else value
+        torch.testing.assert_close(value, want, rtol=1e-12, atol=1e-15)
+        torch.testing.assert_close(gradient[~missing], want_gradient, rtol=1e-12, atol=1e-16)
+        assert (gradient[missing] == 0).all()
+
+
+def test_numbers_to_regress_on_are_missing_where_that_is_said():
+    """By hand: losses 1, 4 and 9, of which 4 is missing: their mean is 5; -100 is a number."""
+    logits, target = torch.tensor([1.0, -98.0, 3.0]), torch.tensor([0.0, -100.0, 0.0])
+    criterion = SIGUALoss(sigua.standard(), nn.MSELoss())
+    assert run(criterion, logits, target)[0].item() == pytest.approx(14 / 3)
+    where = torch.tensor([True, False, True])
+    value, gradient = run(criterion, logits, target, where=where)
+    assert value.item() == 5
+    assert gradient.tolist() == [1, 0, 3]
+
+
+def test_an_own_index_to_ignore_is_never_shown_to_a_loss():
+    """255, of a module's own attribute or a partial's keyword, and -100 of any function."""
+
+    def strict(z, y, ignore_index=255):
+        assert (y != ignore_index).all()
+        return F.cross_entropy(z, y, reduction="none")
+
+    logits, labels = torch.tensor([[0.0, 0.0], [float(np.log(3)), 0.0]]), torch.tensor([255, 0])
+    for loss, index in ((functools.partial(strict, ignore_index=255), 255), (strict, -100)):
+        labels[0] = index
+        criterion = SIGUALoss(sigua.standard(), loss)
+        for mode in (criterion.train(), criterion.eval()):
+            assert mode(logits, labels).item() == pytest.approx(np.log(4 / 3), rel=1e-6)
+
+
+@each_method
+@small
+def test_nobody_takes_part(method):
     """An empty mini-batch, or one with every label ignored, has loss 0 and gradient 0."""
     for n, labels in ((0, torch.zeros(0, dtype=torch.long)), (4, torch.full((4,), -100))):
-        value, gradient = run(SIGUALoss(method), torch.randn(n, 10), labels)
-        assert value.item() == 0
-        assert (gradient == 0).all()
+        for options in ({}, {"num_items_in_batch": 0}, {"num_items_in_batch": torch.tensor(0)}):
+            value, gradient = run(SIGUALoss(method), torch.randn(n, 10), labels, **options)
+            assert value.item() == 0
+            assert (gradient == 0).all()
 
 
-@pytest.mark.parametrize("options", [{}, {"per_class": True}, {"ignore_index": 0}])
-def test_an_infinite_loss_does_not_hold_the_mean_below_a_floor(options):
-    """Losses inf, log 5 and log 5, that is 1.61: at or above 1.5, so that both are good."""
-    logits = torch.zeros(3, 5)
-    logits[0, 1] = -float("inf")
-    criterion = SIGUALoss(sigua.custom(sigua.NoiseFloor(1.5), gamma=1.0), **options)
-    criterion(logits.requires_grad_(), torch.tensor([1, 1, 2]))
-    assert criterion.split.good.tolist() == [False, True, True]
+@pytest.mark.parametrize("kind", ["sl", "official", "batch", "classes", "floor"])
+@pytest.mark.parametrize("shape", [(3, 10, 6, 7), (4, 10, 9)], ids=["pixels", "tokens"])
+def test_images_are_judged_apart(kind, shape):
+    """As a mini-batch for each of the N, over the N of them."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(shape, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 10, (shape[0], *shape[2:]), generator=generator)
+    loss = nn.CrossEntropyLoss(reduction="none")
+    apart, whole = (SIGUALoss(METHODS[kind], loss, groups=g) for g in ("image", None))
+    value, gradient = run(apart, logits, labels)
+    separate = METHODS[kind].separate
+    for i in range(len(logits)):
+        want, slopes = run(whole, logits[i : i + 1], labels[i : i + 1])
+        for mask, expected in zip(apart.split, whole.split, strict=True):
+            assert torch.equal(mask[i : i + 1], expected)
+        if not separate:  # whose averages are over all images
+            same((value[i : i + 1], gradient[i : i + 1]), (want, slopes))
 
 
-def test_nan_reaches_the_user_and_inf_says_nothing():
+def test_a_rare_and_hard_class_is_not_dropped_as_a_whole():
+    """By hand: the losses of class 1 are the largest, and half of it is kept all the same."""
+    values = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 5.0, 6.0])
+    labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
+    method = sigua.self_teaching(0.5, warmup=0, variant="official")  # exactly half are good
+    for groups, good in [(None, [1, 1, 1, 1, 0, 0, 0, 0]), ("class", [1, 1, 1, 0, 0, 0, 1, 0])]:
+        criterion = SIGUALoss(method, lambda z, y: z[:, 0], groups=groups)
+        criterion(torch.stack([values, values], 1).requires_grad_(), labels)
+        assert criterion.split.good.int().tolist() == good
+
+
+def test_groups_are_any_integers_with_a_loss_s_shape():
+    """Annotators: of each, half of the losses are kept."""
+    annotators = torch.tensor([7, -3, 7, -3, 7, -3, 7, -3])
+    seen = []
+
+    def of(input, target):
+        seen.append((input.shape, target))
+        return annotators
+
+    values = torch.tensor([1.0, 50, 2, 60, 3, 70, 4, 80])
+    method = sigua.self_teaching(0.5, warmup=0, variant="official")
+    criterion = SIGUALoss(method, nn.L1Loss(), groups=of)
+    criterion(values.requires_grad_(), torch.zeros(8))
+    assert criterion.split.good.int().tolist() == [1, 1, 1, 1, 0, 0, 0, 0]
+    assert seen[0][0] == (8,)
+
+
+def test_marks_may_leave_out_an_example():
+    logits, labels = batch(4, 3)
+    criterion = SIGUALoss(sigua.custom(sigua.Known(), gamma=0.1))
+    good, bad = torch.tensor([True, False, False, False]), torch.tensor([False, True, False, False])
+    value, gradient = run(criterion, logits, labels, trusted=sigua.Split(good, bad))
+    each = F.cross_entropy(logits, labels, reduction="none")
+    torch.testing.assert_close(value, (each[0] - 0.1 * each[1]) / 4)
+    assert (gradient[2:] == 0).all()
+
+
+def test_weights_do_not_rank():
+    """A heavy class does not look mislabelled."""
+    logits = torch.zeros(6, 2)
+    logits[:, 0] = torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0, 0.0])
+    labels = torch.tensor([1, 0, 0, 0, 0, 0])  # the largest loss, lightly weighted
+    loss = nn.CrossEntropyLoss(torch.tensor([100.0, 0.01]))
+    criterion = SIGUALoss(sigua.self_teaching(0.5, warmup=0), loss)
+    criterion(logits.requires_grad_(), labels)
+    assert criterion.split.good.tolist() == [False, True, True, True, True, False]
+
+
+# Infinite losses and NaN.
+
+
+def test_infinite_losses_say_nothing_and_nan_reaches_the_user():
     logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [-float("inf"), 0.0], [1.0, 0.0], [1.0, 0.0]])
     labels = torch.tensor([0, 0, 0, 0, 1])
     criterion = SIGUALoss(sigua.sigua_sl(0.5, delta=0.3, gamma=0.5, warmup=0))
@@ -291,10 +476,48 @@ def test_nan_reaches_the_user_and_inf_says_nothing():
     assert gradient.isfinite().all()
     assert (gradient[2] == 0).all()
     logits[0, 0] = float("nan")
-    value, _ = run(criterion, logits, labels)
-    assert value.isnan()
-    assert not criterion.split.good[0]
-    assert not criterion.split.bad[0]
+    assert run(criterion, logits, labels)[0].isnan()
+
+
+@pytest.mark.parametrize("method", [sigua.standard(), sigua.self_teaching(0.5)], ids=repr)
+def test_a_masked_class_beside_smoothing_is_told_as_by_the_plain_criterion(method):
+    """Every loss is infinite; training must not stop without a word."""
+    logits = torch.zeros(4, 3)
+    logits[:, 2] = -float("inf")
+    loss = nn.CrossEntropyLoss(label_smoothing=0.1)
+    labels = torch.tensor([0, 1, 0, 1])
+    assert loss(logits, labels) == float("inf")
+    assert run(SIGUALoss(method, loss), logits, labels)[0] == float("inf")
+
+
+BLOCKS = TransitionMatrix([[0.8, 0.2, 0, 0], [0.4, 0.6, 0, 0], [0, 0, 0.7, 0.3], [0, 0, 0.3, 0.7]])
+
+
+def test_a_coefficient_of_0_drops_an_infinite_loss():
+    """T^-1 of blocks: 1.5 ln 2 - .5 ln 2 for p = (1/2, 1/2, 0, 0), among losses of ln 4."""
+    logits = torch.zeros(4, 4, dtype=torch.float64)
+    logits[0, 2:] = -float("inf")
+    criterion = SIGUALoss(sigua.backward_correction(BLOCKS)).double()
+    value, gradient = run(criterion, logits, torch.zeros(4, dtype=torch.long))
+    assert value.item() == pytest.approx((np.log(2) + 3 * np.log(4)) / 4, rel=1e-13)
+    np.testing.assert_allclose(gradient[0], [-0.25, 0.25, 0, 0], atol=1e-15)
+    assert criterion.split.good.all()
+
+
+@pytest.mark.parametrize("large", [10.0, 100.0, 300.0])
+@pytest.mark.parametrize(
+    "T", [TransitionMatrix.pair(0.3, 3), TransitionMatrix(np.eye(3))], ids=repr
+)
+def test_forward_correction_is_exact_where_p_underflows(T, large):
+    """Logits (a, 0, 0) at label 2, to which nothing leads from class 0: a + log(1 + 2 e^-a) - log c."""
+    logits = torch.tensor([[large, 0.0, 0.0]] * 4)
+    loss = large + np.log1p(2 * np.exp(-large)) - np.log(T.rows[1:, 2].sum())
+    value, gradient = run(SIGUALoss(sigua.forward_correction(T)), logits, torch.full((4,), 2))
+    assert value.item() == pytest.approx(loss, rel=2e-6)
+    assert gradient[0, 0].item() == pytest.approx(0.25, rel=1e-4)  # it is climbed out of
+
+
+# Dtypes, shapes and the life of a gradient.
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -308,144 +531,177 @@ def test_half_logits_are_ranked_in_float32(dtype):
     want, _ = run(criterion, logits.float(), labels)
     assert torch.equal(split.good, criterion.split.good)
     assert int(split.good.sum()) == 4915 + 1  # floor(8192 * 0.6) + 1, without a tie
-    assert value.dtype == torch.float32
-    assert gradient.dtype == dtype
+    assert (value.dtype, gradient.dtype) == (torch.float32, dtype)
     torch.testing.assert_close(value, want)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=name)
-def test_gradcheck(method):
-    """The gradient is the derivative of the value, masks held fixed."""
-    logits, labels, trusted = (part[:12].detach() for part in batch())  # no ties: masks stay
-    logits.requires_grad_()
+def test_float16_targets_of_a_sigmoid_are_measured_in_float32():
+    logits, target = batch(dtype=torch.float32)[0], torch.rand(40, 10)
+    value, gradient = run(SIGUALoss(SL, nn.BCEWithLogitsLoss()), logits.half(), target.half())
+    assert value.dtype == torch.float32
+    assert gradient.dtype == torch.float16
+
+
+@each_method
+def test_labels_may_be_bytes(method):
+    logits, labels = batch()
+    results = [run(SIGUALoss(method), logits, y) for y in (labels, labels.to(torch.uint8))]
+    same(*results, rtol=0)
+
+
+@each_method
+@small
+def test_one_example_without_a_batch(method):
+    """(k,) and a label are (1, k) and (1,); the split has a loss's shape, ()."""
+    logits, labels = batch(1)
     criterion = SIGUALoss(method)
-    criterion.set_epoch(10)
-    rest = arguments(method, labels, trusted)
-    assert torch.autograd.gradcheck(lambda z: criterion(z, *rest), (logits,))
+    value, gradient = run(criterion, logits[0], labels[0])
+    want, slopes = run(SIGUALoss(method), logits, labels)
+    same((value, gradient), (want, slopes[0]))
+    assert criterion.split.good.shape == ()
 
 
-@pytest.mark.parametrize("value", [-1e4, -1e9, -float("inf")])
-def test_forward_correction_is_exact_where_classes_are_masked(value):
-    """Class 3 all but impossible: T'p at label 3 is .45 p_2, with p_2 = 1/9; -log .05 = 2.99573."""
-    logits = torch.zeros(1, 10)
-    logits[0, 3] = value
-    got, gradient = run(SIGUALoss(sigua.forward_correction(PAIR)), logits, torch.tensor([3]))
-    assert got.item() == pytest.approx(-np.log(0.05), rel=1e-6)
-    assert gradient.isfinite().all()
-
-
-@pytest.mark.parametrize("T", [PAIR, SYMMETRIC], ids=name)
-def test_an_impossible_label_says_nothing_under_backward_correction(T):
-    """Its corrected loss is +inf, dense or symmetric: neither good nor bad, value 0, gradient 0."""
-    logits, labels, _ = batch()
-    logits = logits.detach().clone()
-    logits[3, labels[3]] = -float("inf")
-    criterion = SIGUALoss(sigua.sigua_bc(T))
+@each_method
+def test_tokens_and_pixels_are_examples(method):
+    """As the same examples in a row, ignored ones left out."""
+    logits = 2 * torch.randn(2, 10, 3, 5, dtype=torch.float64)
+    labels = torch.randint(0, 10, (2, 3, 5))
+    labels[0, 0] = -100
+    criterion, row = SIGUALoss(method), SIGUALoss(method)
     value, gradient = run(criterion, logits, labels)
-    assert value.isfinite()
-    assert gradient.isfinite().all()
-    assert (gradient[3] == 0).all()
-    assert not (criterion.split.good | criterion.split.bad)[3]
+    flat = logits.movedim(1, -1).reshape(-1, 10)
+    want, slopes = run(row, flat, labels.reshape(-1))
+    same((value, gradient.movedim(1, -1).reshape(-1, 10)), (want, slopes))
+    assert torch.equal(criterion.split.good.reshape(-1), row.split.good)
 
 
-BLOCKS = np.array([[0.8, 0.2, 0, 0], [0.3, 0.7, 0, 0], [0, 0, 1, 0], [0, 0, 0.1, 0.9]])
+def test_negated_views_are_logits_as_any():
+    """Of a complex network's output the imaginary part, conjugated."""
+    given = torch.randn(40, 10, dtype=torch.complex64)
+    labels = batch()[1]
+    for method in METHODS.values():
+        logits = given.conj().imag
+        assert logits.is_neg()
+        criteria = SIGUALoss(method), SIGUALoss(method)
+        value = criteria[0](logits.requires_grad_(), labels)
+        want = criteria[1](logits.detach().resolve_neg().clone().requires_grad_(), labels)
+        torch.testing.assert_close(value, want)
 
 
-@pytest.mark.parametrize("T", [np.eye(4), BLOCKS], ids=["identity", "blocks"])
-def test_an_impossible_label_says_nothing_under_forward_correction(T):
-    """No class that T turns into label 1 is possible: loss +inf, value 0 and a gradient of 0."""
-    logits, labels = torch.zeros(3, 4), torch.tensor([0, 1, 3])
-    logits[1, :2] = -float("inf")
-    method = sigua.forward_correction(sigua.TransitionMatrix(T))
-    value, gradient = run(SIGUALoss(method), logits, labels)
-    uniform = [-np.log(T[:, label].sum() / 4) for label in (0, 3)]
-    assert value.item() == pytest.approx(sum(uniform) / 3, rel=1e-6)
-    assert gradient.isfinite().all()
-    assert (gradient[1] == 0).all()
+@each_method
+def test_gradcheck(method):
+    """The gradient is the derivative of the value, masks held fixed; so is the second."""
+    logits, labels = batch(12)
+    criterion = SIGUALoss(method).double()
+    if isinstance(method.condition, sigua.Agreement):
+        criterion = SIGUALoss(sigua.sigua_ag(warmup=0, gamma=0.3, by_class=False))
+    assert torch.autograd.gradcheck(lambda z: criterion(z, labels), (logits,))
+    assert torch.autograd.gradgradcheck(lambda z: criterion(z, labels), (logits,))
 
 
-def test_a_masked_class_is_no_part_of_a_correction_without_noise():
-    """Symmetric noise of rate 0 leaves cross-entropy: log(1 + e) - 1 here, and not NaN."""
-    logits = torch.tensor([[0.0, 1.0, -float("inf")]])
-    method = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.0, 3))
-    value, gradient = run(SIGUALoss(method), logits, torch.tensor([1]))
-    assert value.item() == pytest.approx(np.log(1 + np.e) - 1, rel=1e-6)
-    p = np.e / (1 + np.e)
-    np.testing.assert_allclose(gradient.numpy(), [[1 - p, p - 1, 0]], rtol=1e-6)
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # PyTorch's own, of duals
+@pytest.mark.parametrize("kind", ["sl", "bc", "symmetric", "forward"])
+def test_its_derivative_forwards_is_that_backwards(kind):
+    criterion, (logits, labels) = SIGUALoss(METHODS[kind]).double(), batch(12)
+    along = torch.randn(12, 10, dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(criterion(logits, labels), logits)
+    with forward_ad.dual_level():
+        loss = criterion(forward_ad.make_dual(logits.detach().requires_grad_(), along), labels)
+        tangent = forward_ad.unpack_dual(loss).tangent
+    torch.testing.assert_close(tangent, (gradient * along).sum(), rtol=1e-12, atol=1e-14)
 
 
-def test_a_base_loss_never_sees_an_ignored_index():
-    """Neither in training nor after eval(): 255 would be refused by what knows another index."""
-    logits, labels = torch.tensor([[0.0, 0.0], [float(np.log(3)), 0.0]]), torch.tensor([255, 0])
-    base = torch.nn.CrossEntropyLoss(reduction="none")
-    criterion = SIGUALoss(sigua.standard(), base=base, ignore_index=255)
-    for mode in (criterion.train(), criterion.eval()):
-        assert mode(logits, labels).item() == pytest.approx(np.log(4 / 3), rel=1e-6)
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None)], ids=str)
+@each_method
+def test_vmap_and_grad_of_torch_func_give_each_mini_batch_its_own(method, in_dims):
+    """With an ignored label, too. Agreement is asked without its confidence, which cannot move."""
+    logits, labels = batch(60)
+    logits, labels = logits.detach().reshape(3, 20, 10), labels.reshape(3, 20)
+    labels[:, 4] = -100
+    labels = labels if in_dims[1] == 0 else labels[0]
+    if isinstance(method.condition, sigua.Agreement):
+        method = sigua.sigua_ag(warmup=0, gamma=0.3, by_class=False)
+    criterion = SIGUALoss(method).double()
+    got = torch.vmap(criterion, in_dims)(logits, labels)
+    gradients = torch.vmap(torch.func.grad(criterion), in_dims)(logits, labels)
+    assert criterion.split is None  # the masks belong to the transform
+    for i in range(3):
+        want, gradient = run(criterion, logits[i], labels[i] if in_dims[1] == 0 else labels)
+        torch.testing.assert_close(got[i], want, rtol=1e-13, atol=1e-13)
+        torch.testing.assert_close(gradients[i], gradient, rtol=1e-12, atol=1e-14)
 
 
-def test_any_base_loss_is_selected_and_corrected():
-    """Focal loss by hand: SIGUA chooses on it, and T^-1 corrects it class by class."""
-    logits, labels, _ = batch()
-
-    def focal(input, target):
-        loss = F.cross_entropy(input, target, reduction="none")
-        return (1 - (-loss).exp()) ** 2 * loss
-
-    criterion = SIGUALoss(sigua.self_teaching(0.5, warmup=0), base=focal)
-    value, _ = run(criterion, logits, labels)
-    losses = focal(logits, labels).detach()
-    good = losses <= losses.sort().values[30]
-    assert torch.equal(criterion.split.good, good)
-    torch.testing.assert_close(value, (losses * good).sum() / 60)
-    every = torch.stack([focal(logits, torch.full_like(labels, j)) for j in range(10)], 1)
-    for T in (PAIR, SYMMETRIC):
-        criterion = SIGUALoss(sigua.backward_correction(T), base=focal)
-        value, _ = run(criterion, logits, labels)
-        torch.testing.assert_close(value, (torch.tensor(T.inverse)[labels] * every).sum(1).mean())
-    criterion.eval()
-    torch.testing.assert_close(criterion(logits, labels), losses.mean())
+@pytest.mark.parametrize("kind", ["sl", "bc"])
+def test_threads_share_a_criterion(kind):
+    """Of mini-batches with their own sizes and precisions each loss is the one of a loop."""
+    criterion = SIGUALoss(METHODS[kind], nn.CrossEntropyLoss(reduction="none"))
+    dtypes = torch.float64, torch.float32
+    data = [batch((40, 300, 900)[i % 3], 10, i, dtypes[i % 2]) for i in range(40)]
+    expected = [criterion(*each).detach() for each in data]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(10):
+                for got, want in zip(
+                    threads.map(lambda a: criterion(*a), data), expected, strict=True
+                ):
+                    assert torch.equal(got, want)
+    finally:
+        sys.setswitchinterval(before)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_rule_sees_losses_without_gradient(weighted):
-    """So that masks made of them carry none, whatever a rule computes on the way."""
-    seen = []
+# Rules of a user's own.
 
-    class Watch:
+
+class Watch:
+    """Good is everyone, by losses that it clips in place."""
+
+    def __init__(self):
+        self.requires_grad = []
+
+    def at(self, epoch):
+        return ()
+
+    def split(self, batch):
+        self.requires_grad.append(getattr(batch.losses, "requires_grad", False))
+        batch.losses[:] = 0.5
+        return sigua.Split(batch.losses < 9, batch.losses >= 9)
+
+
+@pytest.mark.parametrize("options", [{}, {"groups": "class"}, {"weight": torch.ones(10)}], ids=str)
+def test_a_rule_may_write_to_what_it_sees_which_has_no_gradient(options):
+    options, rule = dict(options), Watch()
+    loss = nn.CrossEntropyLoss(options.pop("weight", None))
+    criterion = SIGUALoss(sigua.custom(rule, gamma=0.1), loss, **options)
+    same(run(criterion, *batch()), run(nn.CrossEntropyLoss(), *batch()))
+    assert rule.requires_grad == [False]
+
+
+def test_a_rule_may_read_class_sums_and_plain_counts():
+    class Sums:
         def at(self, epoch):
             return ()
 
         def split(self, batch):
-            seen.append(batch.losses.requires_grad)
-            return sigua.Split(batch.losses >= 0, batch.losses < 0)
+            return sigua.Split(batch.class_sums() >= 0, batch.class_sums() < 0)
 
-    logits, labels, _ = batch()
-    weight = torch.ones(10, dtype=torch.float64) if weighted else None
-    SIGUALoss(sigua.custom(Watch()), weight)(logits, labels)
-    assert seen == [False]
+    class Smallest:
+        def at(self, epoch):
+            return ()
 
+        def split(self, batch):
+            good = batch.losses <= batch.smallest(1)
+            return sigua.Split(good, ~good)
 
-def test_reductions_agree():
-    """The entries of "none" sum to "sum", and "mean" is that over the sum of the weights."""
-    logits, labels, _ = batch()
-    for variant in ("paper", "official"):
-        method = sigua.sigua_sl(0.5, delta=0.3, gamma=0.5, warmup=0, variant=variant)
-        weight = torch.linspace(0.5, 2, 10, dtype=torch.float64)
-        mean, total, each = (
-            SIGUALoss(method, weight, reduction=r)(logits, labels) for r in ("mean", "sum", "none")
-        )
-        torch.testing.assert_close(each.sum(), total)
-        torch.testing.assert_close(mean * weight[labels].sum(), total)
-
-
-def test_official_averages_are_weighted_means():
-    """mean(good) - gamma * mean(bad), each with its own class weights, as two calls would give."""
-    logits, labels, _ = batch()
-    weight = torch.linspace(0.5, 2, 10, dtype=torch.float64)
-    method = sigua.sigua_sl(0.5, delta=0.3, gamma=0.5, warmup=0, variant="official")
-    criterion = SIGUALoss(method, weight)
-    value = criterion(logits, labels)
-    good, bad = criterion.split
-    want = F.cross_entropy(logits[good], labels[good], weight)
-    want = want - 0.5 * F.cross_entropy(logits[bad], labels[bad], weight)
-    torch.testing.assert_close(value, want)
+    rows = TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])
+    logits, labels = torch.tensor([[-4.0, 0.0], [4.0, 0.0]]), torch.tensor([0, 0])
+    criterion = SIGUALoss(sigua.custom(Sums(), 1.0, "backward", rows))
+    criterion(logits.requires_grad_(), labels)
+    want = SIGUALoss(sigua.sigua_bc(rows, over="classes"))
+    want(logits, labels)
+    assert torch.equal(criterion.split.bad, want.split.bad)
+    logits = torch.tensor([[3.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 2.0]], requires_grad=True)
+    criterion = SIGUALoss(sigua.custom(Smallest()), groups="class")
+    criterion(logits, torch.tensor([0, 0, 1, 1]))
+    assert criterion.split.good.tolist() == [True, False, False, True]

@@ -1,17 +1,31 @@
-"""What the criterion remembers: the epoch, and nothing that the method does not say already."""
+"""What the criterion remembers: the epoch, the steps of it, and its place."""
 
 import copy
 import io
 import pickle
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 import sigua
 from sigua_torch import Pool, SIGUALoss
 
 METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=sigua.Knots([(0, 0.0), (6, 0.1)]))
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
+ROWS = sigua.TransitionMatrix(2 / 3 * np.eye(10) + 1 / 3 * np.eye(10)[0])
+EVERY = {
+    "standard": sigua.standard(),
+    "sl": METHOD,
+    "ag": sigua.sigua_ag(),
+    "bc": sigua.sigua_bc(PAIR),
+    "classes": sigua.sigua_bc(ROWS, over="classes"),
+    "symmetric": sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.3, 10)),
+    "known": sigua.custom(sigua.Known(), gamma=0.1),
+}
+each_method = pytest.mark.parametrize("method", EVERY.values(), ids=EVERY)
 
 
 def batches(count, n=40):
@@ -23,6 +37,11 @@ def batches(count, n=40):
         )
 
 
+def call(criterion, logits, labels):
+    known = isinstance(criterion.method.condition, sigua.Known)
+    return criterion(logits, labels, **({"trusted": labels > 4} if known else {}))
+
+
 def saved_and_loaded(state):
     file = io.BytesIO()
     torch.save(state, file)
@@ -30,19 +49,26 @@ def saved_and_loaded(state):
     return torch.load(file, weights_only=True)
 
 
+def a_model(criterion):
+    torch.manual_seed(0)
+    model = nn.Module()
+    model.linear, model.criterion = nn.Linear(3, 10), criterion
+    return model
+
+
 @pytest.mark.parametrize("steps_per_epoch", [None, 7])
-def test_a_resumed_run_continues_its_ramp(steps_per_epoch):
+@pytest.mark.parametrize("kind", ["sl", "ag"])
+def test_a_resumed_run_continues_its_ramp(kind, steps_per_epoch):
     """Losses after a save and a load equal those of the run that was never interrupted."""
-    whole = SIGUALoss(METHOD, steps_per_epoch=steps_per_epoch)
-    data = list(batches(60))
-    want, state = [], None
+    whole = SIGUALoss(EVERY[kind], steps_per_epoch=steps_per_epoch)
+    data, want = list(batches(60)), []
     for i, (logits, labels) in enumerate(data):
         if steps_per_epoch is None and i % 7 == 0:
             whole.set_epoch(i // 7)
         if i == 30:
             state = saved_and_loaded(whole.state_dict())
         want.append(whole(logits, labels).item())
-    resumed = SIGUALoss(METHOD, steps_per_epoch=steps_per_epoch)
+    resumed = SIGUALoss(EVERY[kind], steps_per_epoch=steps_per_epoch)
     resumed.load_state_dict(state)
     assert resumed.epoch == (4 if steps_per_epoch is None else pytest.approx(30 / 7))
     got = []
@@ -79,67 +105,48 @@ def test_fractional_epochs_lie_on_the_ramp():
     assert torch.equal(counting.split.good, by_hand.split.good)
 
 
+@each_method
 @pytest.mark.parametrize("clone", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c))])
-@pytest.mark.parametrize("method", [METHOD, sigua.sigua_bc(PAIR, over="batch")], ids=["sl", "bc"])
 def test_copies_are_equal_and_apart(method, clone):
     criterion = SIGUALoss(method)
     criterion.set_epoch(3)
-    (logits, labels), *_ = batches(1)
-    criterion(logits, labels)
+    for each in batches(2):
+        call(criterion, *each)
     other = clone(criterion)
-    assert other(logits, labels).item() == criterion(logits, labels).item()
+    for each in batches(2):
+        assert call(other, *each).item() == call(criterion, *each).item()
     other.set_epoch(9)
     assert (criterion.epoch, other.epoch) == (3, 9)
+    other.loss.reduction = "sum"
+    assert criterion.loss.reduction == "mean"
+    assert call(other, *each) != call(criterion, *each)
 
 
-def test_casts_do_not_round_what_the_method_says():
-    """After .half().double(), T^-1 and gamma are float64's own, as if made in float64."""
+def test_casts_do_not_round_what_the_method_says(monkeypatch):
+    """After .half().double(), T^-1 and gamma are float64's own; in half, on a device, float32's."""
     method = sigua.sigua_bc(PAIR, gamma=0.001)
-    criterion = SIGUALoss(method).half().double()
-    (logits, labels), *_ = batches(1)
+    ((logits, labels),) = batches(1)
     logits = logits.detach().double().requires_grad_()
     want = sigua.reference.step(method, logits.detach().numpy(), labels.numpy())
-    assert criterion(logits, labels).item() == pytest.approx(want.objective, rel=1e-13)
-
-
-def test_a_cast_does_not_round_gamma_on_the_device(monkeypatch):
-    """In half precision .001 would be .00100040; the device's own number stays float32's."""
+    value = SIGUALoss(method).half().double()(logits, labels)
+    assert value.item() == pytest.approx(want.objective, rel=1e-13)
+    monkeypatch.setattr("sigua_torch._ops.is_plain", lambda x: False)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    method = sigua.sigua_sl(0.5, delta=0.3, gamma=0.001, warmup=0)
-    (logits, labels), *_ = batches(1)
-    fresh, cast = SIGUALoss(method, reduction="none"), SIGUALoss(method, reduction="none").half()
-    assert torch.equal(cast(logits, labels), fresh(logits, labels))
+    ((logits, labels),) = batches(1)
+    values = [
+        criterion(logits, labels) for criterion in (SIGUALoss(method).half(), SIGUALoss(method))
+    ]
+    assert torch.equal(*values)
 
 
-def test_state_dict_of_a_model_holds_the_epoch_alone():
-    """T's tables are made from the method; saving them would pin a file to one T."""
-    criterion = SIGUALoss(sigua.sigua_bc(PAIR))
-    assert [key.rpartition(".")[2] for key in criterion.state_dict()] == ["_extra_state"]
+# State dicts.
 
 
-def a_model(criterion):
-    torch.manual_seed(0)
-    model = torch.nn.Module()
-    model.linear, model.criterion = torch.nn.Linear(3, 10), criterion
-    return model
-
-
-EVERY = {
-    "standard": sigua.standard(),
-    "sl": METHOD,
-    "ag": sigua.sigua_ag(),
-    "bc": sigua.sigua_bc(PAIR),
-    "symmetric": sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.3, 10)),
-    "dense": sigua.forward_correction(sigua.random_transition(10, noise_rate=0.4)),
-    "known": sigua.custom(sigua.Known(), gamma=0.1),
-}
-
-
-@pytest.mark.parametrize("weight", [None, torch.ones(10)])
-@pytest.mark.parametrize("method", EVERY.values(), ids=EVERY)
+@each_method
+@pytest.mark.parametrize("weight", [None, torch.ones(10)], ids=["plain", "weighted"])
 def test_a_plain_model_s_state_loads_and_begins_at_epoch_0(method, weight):
-    plain = a_model(torch.nn.CrossEntropyLoss(weight=weight))
-    model = a_model(SIGUALoss(method, weight=weight))
+    plain = a_model(nn.CrossEntropyLoss(weight))
+    model = a_model(SIGUALoss(method, nn.CrossEntropyLoss(None if weight is None else 2 * weight)))
     model.linear.weight.data.zero_()
     model.criterion.set_epoch(3)
     state = plain.state_dict()
@@ -147,90 +154,134 @@ def test_a_plain_model_s_state_loads_and_begins_at_epoch_0(method, weight):
     model.load_state_dict(state)
     assert model.criterion.epoch == 0
     assert torch.equal(model.linear.weight, plain.linear.weight)
+    assert weight is None or torch.equal(model.criterion.loss.weight, weight)
     assert list(state) == keys  # the caller's own is left as it was
 
 
-@pytest.mark.parametrize("method", EVERY.values(), ids=EVERY)
+@each_method
 def test_its_state_loads_into_a_plain_model_with_strict_false(method):
-    model, plain = a_model(SIGUALoss(method)), a_model(torch.nn.CrossEntropyLoss())
-    plain.linear.weight.data.zero_()
+    model, plain = a_model(SIGUALoss(method)), a_model(nn.CrossEntropyLoss())
     found = plain.load_state_dict(model.state_dict(), strict=False)
     assert found.missing_keys == []
-    assert all(key.startswith("criterion.") for key in found.unexpected_keys)
-    assert torch.equal(model.linear.weight, plain.linear.weight)
+    assert found.unexpected_keys == ["criterion._extra_state"]
 
 
-def test_what_is_missing_from_the_state_of_a_criterion_is_still_refused():
-    """Of another method: only a plain criterion's state is filled in."""
-    model = a_model(SIGUALoss(sigua.sigua_ag()))
-    with pytest.raises(RuntimeError, match=r"criterion\.confidence\._extra_state"):
-        model.load_state_dict(a_model(SIGUALoss(METHOD)).state_dict())
+def test_a_state_of_0_2_loads():
+    seen = torch.tensor([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]])
+    old = {"numbers._extra_state": torch.tensor(2.0, dtype=torch.float64)}
+    criterion = SIGUALoss(METHOD)
+    criterion.load_state_dict(old)
+    assert criterion.epoch == 2
+    criterion = SIGUALoss(sigua.sigua_ag())
+    criterion.load_state_dict(
+        old
+        | {
+            "confidence._extra_state": seen,
+        }
+    )
+    assert criterion.epoch == 2
+    assert torch.equal(criterion.get_extra_state()[:, 1:4], seen.double())
 
 
 @pytest.mark.parametrize(("from_", "to"), [("ag", "sl"), ("sl", "ag")])
-def test_between_methods_with_and_without_class_confidence_strict_false_loads_the_epoch(from_, to):
-    """As the docstring says; nothing else of the model is left out."""
+def test_between_methods_with_and_without_class_confidence_the_epoch_is_loaded(from_, to):
     old, new = a_model(SIGUALoss(EVERY[from_])), a_model(SIGUALoss(EVERY[to]))
     old.criterion.set_epoch(3)
     old.criterion(*next(batches(1)))
-    new.linear.weight.data.zero_()
-    with pytest.raises(RuntimeError, match=r'"criterion\.confidence\._extra_state"'):
-        new.load_state_dict(old.state_dict())
-    new.load_state_dict(old.state_dict(), strict=False)
+    new.load_state_dict(old.state_dict())
     assert new.criterion.epoch == 3
-    assert torch.equal(new.linear.weight, old.linear.weight)
     new.criterion(*next(batches(1)))
 
 
-SEEN = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+SEEN = torch.tensor([[2.0, 1.0, 2.0], [2.0, 3.0, 4.0]])
 DAMAGED = {
-    "none": ("numbers", None, "a tensor of one number, the epoch, got a NoneType"),
-    "word": ("numbers", "x", "a tensor of one number, the epoch, got a str"),
-    "number": ("numbers", 3.0, "a tensor of one number, the epoch, got a float"),
-    "two": ("numbers", torch.tensor([1.0, 2.0]), r"a tensor of one number.* got shape \(2,\)"),
-    "nan": ("numbers", torch.tensor(float("nan")), r"a number in \[0, inf\), got nan"),
-    "before": ("numbers", torch.tensor(-1.0), r"a number in \[0, inf\), got -1"),
-    "no c": ("confidence", None, r"a float tensor of shape \(2, classes\).* got a NoneType"),
-    "three": ("confidence", torch.zeros(3, 2), r"a float tensor.* got shape \(3, 2\) of torch"),
-    "column": ("confidence", torch.zeros(2), r"a float tensor.* got shape \(2,\)"),
-    "counts": ("confidence", torch.zeros(2, 2).long(), r"a float tensor.* of torch\.int64"),
-    "c nan": ("confidence", SEEN * float("nan"), r"a float tensor.* finite.* got \[\[nan"),
-    "c below": ("confidence", -SEEN, r"a float tensor.* not negative, got \[\[-1"),
+    "none": (None, "got NoneType"),
+    "word": ("x", "got str"),
+    "two": (torch.tensor([1.0, 2.0]), r"got \(2,\)"),
+    "nan": (torch.tensor(float("nan")), "finite.* got nan"),
+    "before": (torch.tensor(-1.0), "not negative, got -1"),
+    "three": (torch.zeros(3, 2), r"got \(3, 2\)"),
+    "counts": (SEEN.long(), r"got \(2, 3\)"),
+    "c nan": (SEEN * float("nan"), r"finite.* got .*nan"),
 }
 
 
-@pytest.mark.parametrize(("part", "value", "message"), DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_state_is_refused_and_nothing_is_loaded_of_it(part, value, message):
+@pytest.mark.parametrize(("state", "message"), DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_state_is_refused_and_nothing_is_loaded_of_it(state, message):
     criterion = SIGUALoss(sigua.sigua_ag())
-    good = {"confidence._extra_state": SEEN, "numbers._extra_state": torch.tensor(2.0)}
-    criterion.load_state_dict(good)
-    key = f"{part}._extra_state"
-    changed = {name: 0.5 * tensor for name, tensor in good.items()} | {key: value}
-    with pytest.raises(ValueError, match=rf"^{part}\._extra_state: must be {message}.*; try"):
-        criterion.load_state_dict(changed)
+    criterion.load_state_dict({"_extra_state": SEEN})
+    before = criterion.get_extra_state()
+    with pytest.raises(ValueError, match=f"(?s)^_extra_state: must be .*{message}.*; try"):
+        criterion.load_state_dict({"_extra_state": state})
     assert criterion.epoch == 2
-    assert torch.equal(criterion.confidence.state, SEEN)
+    assert torch.equal(criterion.get_extra_state(), before)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
-def test_a_loaded_confidence_is_where_the_criterion_is_and_can_count(dtype):
-    """A checkpoint is often read on the CPU; in half precision 1 is lost beside 2048."""
-    criterion = SIGUALoss(sigua.sigua_ag()).to("meta")
-    state = {"confidence._extra_state": SEEN.to(dtype), "numbers._extra_state": torch.tensor(2.0)}
-    criterion.load_state_dict(state)
-    assert criterion.confidence.state.is_meta
-    assert criterion.confidence.state.dtype == max(dtype, torch.float32, key=lambda d: d.itemsize)
-    assert not state["confidence._extra_state"].is_meta  # the caller's own is left as it was
+@each_method
+def test_the_shape_of_the_state_does_not_depend_on_the_first_call(method):
+    """A class confidence is padded, so that what compares or copies state dicts finds one shape."""
+    criterion = SIGUALoss(method)
+    shape = criterion.state_dict()["_extra_state"].shape
+    call(criterion, *next(batches(1)))
+    assert criterion.state_dict()["_extra_state"].shape == shape
+    assert shape == ((2, 1 + 1024) if method == EVERY["ag"] else ())
+
+
+@each_method
+def test_averages_of_a_model_that_holds_it_leave_it_alone(method):
+    """AveragedModel with buffers, and a moving average over the values of a state dict."""
+    model = a_model(SIGUALoss(method, nn.CrossEntropyLoss(torch.ones(10))))
+    average = AveragedModel(model, use_buffers=True)
+    smoothed = copy.deepcopy(model)
+    for epoch, each in enumerate(batches(3)):
+        model.criterion.set_epoch(epoch)
+        call(model.criterion, *each)
+        average.update_parameters(model)
+        for old, new in zip(
+            smoothed.state_dict().values(), model.state_dict().values(), strict=True
+        ):
+            old.lerp_(new, 0.1)
+    assert average.module.criterion.epoch == smoothed.criterion.epoch == 0
+    assert not list(model.criterion.buffers())[1:]  # the weight alone
+    for each in batches(1):
+        call(average.module.criterion, *each), call(smoothed.criterion, *each)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+def test_a_distributed_checkpoint_loads_into_a_fresh_one(tmp_path):
+    dcp = pytest.importorskip("torch.distributed.checkpoint")
+    criterion, fresh = (SIGUALoss(sigua.sigua_ag()) for _ in range(2))
+    for each in batches(2):
+        criterion(*each)
+    criterion.set_epoch(3)
+    dcp.save(criterion.state_dict(), checkpoint_id=tmp_path, no_dist=True)
+    state = fresh.state_dict()
+    dcp.load(state, checkpoint_id=tmp_path, no_dist=True)
+    fresh.load_state_dict(state)
+    assert fresh.epoch == 3
+    for each in batches(2):
+        assert fresh(*each).item() == criterion(*each).item()
+
+
+def test_another_number_of_classes_than_was_loaded_is_refused():
+    criterion = SIGUALoss(sigua.sigua_ag())
+    criterion(*next(batches(1)))
+    state = criterion.state_dict()
+    fresh = SIGUALoss(sigua.sigua_ag())
+    fresh.load_state_dict(state)
+    with pytest.raises(ValueError, match=r"^input: must have the 10 classes .* got 7"):
+        fresh(torch.randn(20, 7, requires_grad=True), torch.arange(20) % 7)
+    fresh(torch.randn(20, 12, requires_grad=True), torch.arange(20) % 12)  # two are new
 
 
 @pytest.mark.parametrize("steps_per_epoch", [None, 7])
-@pytest.mark.parametrize("method", [METHOD, sigua.sigua_ag()], ids=["sl", "ag"])
-def test_a_criterion_that_was_made_or_loaded_in_inference_mode_trains(method, steps_per_epoch):
+@pytest.mark.parametrize("kind", ["sl", "ag"])
+def test_a_criterion_that_was_made_or_loaded_in_inference_mode_trains(kind, steps_per_epoch):
     """A tensor that is made there cannot be written to elsewhere."""
-    fresh = SIGUALoss(method, steps_per_epoch=steps_per_epoch)
+    fresh = SIGUALoss(EVERY[kind], steps_per_epoch=steps_per_epoch)
     fresh(*next(batches(1)))
     with torch.inference_mode():
-        criterion = SIGUALoss(method, steps_per_epoch=steps_per_epoch)
+        criterion = SIGUALoss(EVERY[kind], steps_per_epoch=steps_per_epoch)
         criterion.load_state_dict(fresh.state_dict())
         criterion.double().float()
     if steps_per_epoch is None:
@@ -241,26 +292,23 @@ def test_a_criterion_that_was_made_or_loaded_in_inference_mode_trains(method, st
     assert criterion.epoch == fresh.epoch
 
 
-@pytest.mark.parametrize("method", EVERY.values(), ids=EVERY)
+@each_method
 def test_a_method_in_a_checkpoint_loads_with_weights_only(method):
     """As Lightning's save_hyperparameters() puts it there; no list of safe classes to be made."""
-    assert saved_and_loaded({"hyper_parameters": {"method": method}}) == {
-        "hyper_parameters": {"method": method}
-    }
+    assert saved_and_loaded({"method": method}) == {"method": method}
 
 
-def test_a_criterion_that_was_built_on_meta_counts_from_0():
+@each_method
+def test_a_criterion_that_was_built_on_meta_counts_from_0(method):
     """to_empty gives memory as it was; the tables are made anew, and the count begins."""
     with torch.device("meta"):
-        criterion = SIGUALoss(METHOD, steps_per_epoch=7)
-    assert criterion.numbers.step.is_meta
+        criterion = SIGUALoss(method, steps_per_epoch=7)
+    assert criterion._numbers.step.is_meta
     criterion.to_empty(device="cpu")
-    fresh = SIGUALoss(METHOD, steps_per_epoch=7)
-    assert criterion.numbers.step.item() == 0
+    fresh = SIGUALoss(method, steps_per_epoch=7)
     for logits, labels in batches(3):
-        assert criterion(logits, labels).item() == fresh(logits, labels).item()
-    tables = zip(criterion.numbers._tables(), fresh.numbers._tables(), strict=True)
-    assert all(torch.equal(*pair) for pair in tables)
+        assert call(criterion, logits, labels).item() == call(fresh, logits, labels).item()
+    assert criterion.epoch == fresh.epoch == 3 / 7
 
 
 def test_a_long_warm_up_is_not_laid_out_step_by_step(monkeypatch):
@@ -270,31 +318,36 @@ def test_a_long_warm_up_is_not_laid_out_step_by_step(monkeypatch):
     monkeypatch.setattr(sigua.SmallLoss, "at", lambda self, t: asked.append(t) or at(self, t))
     criterion = SIGUALoss(METHOD, steps_per_epoch=40_000)
     criterion.to("meta").to_empty(device="cpu").double()
-    assert len(criterion.numbers._tables()[1]) == 400_001
+    assert len(criterion._numbers.tables[1]) == 400_001
     assert len(asked) < 20
     step = 123_456
-    row = [table[step].item() for table in criterion.numbers._tables()]
-    assert row == list(METHOD.at(step / 40_000))
+    criterion._numbers.step.fill_(step)
+    for as_numbers in (True, False):
+        assert [float(n) for n in criterion._numbers.now(as_numbers)] == list(
+            METHOD.at(step / 40_000)
+        )
+
+
+# Processes.
 
 
 def test_a_copy_shares_the_process_group_and_a_pickle_of_one_is_refused():
     """A group is a handle of this process; the default one is named by None."""
     group = object()
     criterion = SIGUALoss(METHOD, sync=Pool(group))
-    assert copy.deepcopy(criterion)._select.pool.group is group
+    assert copy.deepcopy(criterion)._pool.group is group
     with pytest.raises(ValueError, match=r"^sync: must be True or .*state_dict"):
         pickle.dumps(criterion)
     everywhere = SIGUALoss(METHOD, sync=Pool(largest=5))
-    assert pickle.loads(pickle.dumps(everywhere))._select.pool.largest == 5
+    assert pickle.loads(pickle.dumps(everywhere))._pool.largest == 5
 
 
-def test_a_pool_refuses_more_than_its_largest_before_any_process_is_asked():
-    """Else what is cut off would have the mask of the next process."""
-    criterion = SIGUALoss(METHOD, sync=Pool(largest=39), steps_per_epoch=4)
-    ((logits, labels),) = batches(1)
-    with pytest.raises(ValueError, match=r"^largest: .* got 39 for a mini-batch of 40; .*=40"):
-        criterion(logits, labels)
-    assert criterion.epoch == 0
+def test_inside_data_parallel_it_is_refused():
+    """Whose copies lose what they count."""
+    criterion = SIGUALoss(sigua.sigua_ag())
+    with pytest.raises(ValueError, match=r"^criterion: must be outside of nn\.DataParallel"):
+        criterion._replicate_for_data_parallel()
+    criterion.eval()._replicate_for_data_parallel()
 
 
 def test_prints_its_method():

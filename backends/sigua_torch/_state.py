@@ -1,0 +1,224 @@
+"""What a criterion keeps: the epoch's numbers, T on the device, and the class confidence.
+
+Plain tensors, not buffers: DistributedDataParallel would broadcast those, and AveragedModel average
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sigua import Method, checks, confidence
+from sigua.conditions import may_read_class_sums
+from sigua.step import Matrix, matrix
+from sigua_torch import _ops
+
+MOST_STEPS = 1_000_000
+WIDTH = 1024
+"""The class confidence is saved in whole multiples of so many classes, so that the shape of a state
+dict does not depend on whether the first mini-batch has come."""
+MOST_PARTS = 1_000
+"""After so many micro-batches without `end_step` it was forgotten."""
+
+
+class Sums(NamedTuple):
+    """T as `sigua.step.class_sums` reads it, where the rule may ask for them."""
+
+    inverse_column_sums: Tensor
+
+
+class Numbers:
+    """Gamma, the condition's numbers at the current epoch, and T; as numbers and on the device.
+
+    On the device they are tensors that are filled in place, so that they change without
+    recompilation, and without a transfer in the step. If steps are counted, they are tables with a
+    row per step of the warm-up.
+
+    Args:
+        method: its schedules are followed.
+        steps_per_epoch: calls per epoch; None if `set` sets the epoch.
+        like: has the precision and the device of the tensors.
+    """
+
+    def __init__(self, method: Method, steps_per_epoch: int | None, like: Tensor) -> None:
+        _check_steps(method, steps_per_epoch)
+        self.method, self.steps_per_epoch, self._epoch = method, steps_per_epoch, 0.0
+        self.step = torch.zeros((), dtype=torch.int64, device=like.device)
+        self.move(like)
+
+    @property
+    def epoch(self) -> float:
+        if self.steps_per_epoch is None:
+            return self._epoch
+        return int(self.step) / self.steps_per_epoch
+
+    def set(self, epoch: float) -> None:
+        """Set the epoch, or raise ValueError if it is out of range; then nothing is changed."""
+        at = self.method.at(epoch)
+        if self.steps_per_epoch is not None:  # a resumed run may have other batches, so other steps
+            self.step.fill_(round(epoch * self.steps_per_epoch))
+            return
+        self._at, self._epoch = at, float(epoch)
+        for table, number in zip(self.tables, at, strict=True):
+            table.fill_(number)
+
+    def now(self, as_numbers: bool) -> tuple[Any, ...]:
+        """Return the current numbers, as Python numbers or as 0-d tensors on the device."""
+        if self.steps_per_epoch is None:
+            return self._at if as_numbers else tuple(self.tables)
+        if as_numbers:
+            row = min(int(self.step), len(self._columns[0]) - 1)
+            return tuple(column[row].item() for column in self._columns)
+        place = self.step.clamp(max=len(self.tables[0]) - 1).reshape(1)
+        return tuple(table.index_select(0, place).squeeze(0) for table in self.tables)
+
+    def advance(self) -> None:
+        """Count a step."""
+        if self.steps_per_epoch is not None:
+            self.step.add_(1)
+
+    def matrix(self, like: Tensor) -> Matrix | None:
+        """Return T^-1 or T' in the precision of the logits."""
+        if like.dtype not in self._matrices:
+            self._matrices[like.dtype] = matrix(_ops, self.method, like)
+        return self._matrices[like.dtype]
+
+    def move(self, like: Tensor) -> None:
+        """Make everything in another precision, or elsewhere."""
+        self.device, T = like.device, self.method.T
+        lost = self.step.is_meta
+        self.step = (
+            self.step.new_zeros((), device=like.device) if lost else self.step.to(like.device)
+        )
+        self._at = self.method.at(self._epoch)
+        self._columns: list[Any] = [np.array(number) for number in self._at]
+        if self.steps_per_epoch is not None:
+            steps = math.ceil(self.method.horizon * self.steps_per_epoch)
+            self._columns = self.method.at_each(np.arange(steps + 1) / self.steps_per_epoch)
+        self.tables = [
+            _ops.constant(column, like) if column.dtype.kind == "f" else _ops.index(column, like)
+            for column in self._columns
+        ]
+        self._matrices: dict[torch.dtype, Matrix | None] = {}
+        self.matrix(like)
+        self.class_sums: Sums | None = None
+        if T is not None and self.method.correction == "backward":
+            if may_read_class_sums(self.method.condition):
+                self.class_sums = Sums(_ops.constant(T.inverse_column_sums, like))
+
+
+class Confidence:
+    """The class confidence (`sigua.confidence`), which moves once a step of the optimizer."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.seen: Tensor | None = None
+        """(2, k): the sums and the numbers."""
+        self._used = -1
+        """Of a loaded state, which is padded, how many classes are not all 0; -1 of any other."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self.pending: Tensor | None = None
+        """The sums of the micro-batches since the last step."""
+        self._items: Any = None
+        self._counted, self._parts = 0, 0
+
+    def rates(self, k: int, plain: bool) -> Any:
+        """Return c, (k,), as it was before this step; None before the first.
+
+        Raises:
+            ValueError: the number of classes has changed.
+        """
+        if self.seen is None:
+            return None
+        known = self.seen.shape[1]
+        if 0 <= self._used <= k:  # what is left out is 0
+            self.seen = nn.functional.pad(self.seen, (0, k - known))
+            self._used = -1
+        elif known != k:
+            raise ValueError(
+                f"input: must have the {max(self._used, 0) or known} classes whose confidence the "
+                f"criterion keeps, got {k}; try a criterion for each output"
+            )
+        return confidence.rates(self.seen.numpy() if plain else self.seen)
+
+    def check(self, items: Any, here: int | None) -> None:
+        """Raise ValueError where it is certain that a step has ended without `end_step`.
+
+        Args:
+            items: `num_items_in_batch`, a number; a tensor is not read.
+            here: how many take part, if that is known.
+        """
+        if self._items is None:
+            return
+        known = not isinstance(items, Tensor) and not isinstance(self._items, Tensor)
+        over = known and self._counted + (here or 0) > items
+        if (known and items != self._items) or over or self._parts >= MOST_PARTS:
+            raise ValueError(
+                "num_items_in_batch: must be of the step of the calls before, whose end nobody has "
+                f"told, got {items} after {self._parts} calls with {self._items}; "
+                "try criterion.end_step() after each optimizer.step()"
+            )
+
+    def add(self, sums: Any, items: Any, here: int | None) -> None:
+        """Add the sums of a mini-batch, (2, k), or of a micro-batch if `items` are given."""
+        batch = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
+        self.pending = batch if self.pending is None else self.pending + batch
+        if items is None:
+            self.end()
+        elif not torch.compiler.is_compiling():  # in a graph, nothing counts on the host
+            self._items, self._parts = items, self._parts + 1
+            self._counted += here or 0
+
+    def end(self) -> None:
+        """Move by what has been pending."""
+        batch = self.pending
+        if batch is not None:
+            if self.seen is None:
+                self.seen = torch.zeros_like(batch)
+            seen: Any = self.seen
+            if _ops.is_plain(seen):
+                seen, batch = seen.numpy(), batch.numpy()
+            seen[:] = confidence.moved(seen, batch)
+            self._forget()
+
+    def saved(self) -> Tensor:
+        """Return a copy of what is kept, padded."""
+        seen = torch.zeros(2, 0, device=self.device) if self.seen is None else self.seen
+        missing = -seen.shape[1] % WIDTH if seen.shape[1] else WIDTH
+        return nn.functional.pad(seen, (0, missing)).clone()
+
+    def load(self, state: Tensor) -> None:
+        """Take over what was saved."""
+        exact = torch.promote_types(state.dtype, torch.float32)
+        used = [] if state.is_meta else state.ne(0).any(0).nonzero().flatten().tolist()
+        self.seen, self._used = state.to(self.device, exact, copy=True), max(used, default=-1) + 1
+        self._forget()
+
+    def move(self, device: torch.device) -> None:
+        """Move it elsewhere; no cast, which might not count to 100."""
+
+        def moved(x: Tensor | None) -> Tensor | None:
+            lost = x is not None and x.is_meta and device.type != "meta"
+            return None if x is None or lost else x.to(device)
+
+        self.device, self.seen, self.pending = device, moved(self.seen), moved(self.pending)
+
+
+def _check_steps(method: Method, steps_per_epoch: int | None) -> None:
+    """Raise ValueError unless the method's schedules can be tabulated in steps."""
+    if steps_per_epoch is None:
+        return
+    steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "try len(loader)")
+    if not method.horizon * steps <= MOST_STEPS:
+        raise ValueError(
+            "steps_per_epoch: must let every schedule settle (a number or sigua.Knots; horizon= on "
+            f"your own condition) within {MOST_STEPS} steps, got {method.horizon:g} epochs of "
+            f"{steps} steps of {method!r}; try len(loader), or set_epoch before each epoch"
+        )

@@ -1,0 +1,139 @@
+"""The criterion that the user had: its options, a loss per example, and the plain loss."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sigua import checks, step
+from sigua_torch import _check
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+
+
+class CrossEntropy(step.CrossEntropy):
+    """Cross-entropy, whose signed rows PyTorch sums faster than all of its losses."""
+
+    def row_dot(self, ops: Any, M: Any, logits: Tensor, y: Tensor) -> Tensor:
+        if hasattr(M, "entries"):
+            rows = ops.rows(M.entries, y)
+        else:
+            others = torch.full_like(logits, M.everyone)
+            rows = others.scatter(1, y.unsqueeze(1), M.own + M.everyone)
+        if self.smoothing:
+            rows = (1 - self.smoothing) * rows + self.smoothing * rows.mean(1, keepdim=True)
+        return F.cross_entropy(logits, rows, self.weight, reduction="none")
+
+
+class Options(NamedTuple):
+    """What a call reads from the criterion."""
+
+    loss: Any
+    """`sigua.step.CrossEntropy`, or `Own`."""
+    weight: Tensor | None
+    """float, (k,), of cross-entropy; None for 1 each."""
+    ignore_index: int
+    reduction: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is cross-entropy, unsmoothed."""
+        return isinstance(self.loss, CrossEntropy) and not self.loss.smoothing
+
+    def cast(self, dtype: torch.dtype) -> Options:
+        """Return them with the weights in the logits' precision."""
+        if self.weight is None or self.weight.dtype == dtype:
+            return self
+        weight = self.weight.to(dtype)
+        return self._replace(weight=weight, loss=self.loss._replace(weight=weight))
+
+
+class Wrapped:
+    """Reads a criterion at every call, so that what is set on it later is obeyed.
+
+    Args:
+        loss: `nn.CrossEntropyLoss`, a module with a reduction, or what returns a loss per example.
+
+    Raises:
+        ValueError: anything else, and later, where an option is set that is out of range.
+    """
+
+    def __init__(self, loss: Any) -> None:
+        _check.loss(loss)
+        self.loss = loss
+        self.is_module = isinstance(loss, nn.Module) and hasattr(loss, "reduction")
+        kind = nn.CrossEntropyLoss
+        self.is_cross_entropy = isinstance(loss, kind) and type(loss).forward is kind.forward
+        self.is_sigmoid = isinstance(loss, (nn.BCEWithLogitsLoss, nn.BCELoss))
+        self._each = copy.copy(loss) if self.is_module else loss
+        self._known: Any = None
+        self._options = Options(None, None, -100, "mean")
+        self.read()
+
+    def read(self) -> Options:
+        """Return the options as they are now."""
+        loss = self.loss
+        if not self.is_cross_entropy:
+            return self._read_own()
+        weight, known = loss.weight, (loss.ignore_index, loss.reduction, loss.label_smoothing)
+        if known != self._known or weight is not self._options.weight:
+            _check.cross_entropy(weight, *known)
+            own = CrossEntropy(weight, known[2])
+            self._options, self._known = Options(own, weight, int(known[0]), known[1]), known
+        return self._options
+
+    def _read_own(self) -> Options:
+        reduction = self.loss.reduction if self.is_module else "mean"
+        if reduction not in _check.REDUCTIONS:
+            checks.choice("reduction", reduction, _check.REDUCTIONS)
+        if self.is_module and not torch.compiler.is_compiling():
+            self._each.__dict__.update(self.loss.__dict__ | {"reduction": "none"})
+        default = getattr(self.loss, "keywords", {}).get("ignore_index", -100)  # of a partial
+        ignore_index = getattr(self.loss, "ignore_index", default)
+        return Options(step.Own(self._asked), None, ignore_index, reduction)
+
+    def _asked(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss per example; say so if it is the labels that it cannot take."""
+        try:
+            losses: Tensor = self._each(logits, target)
+        except (IndexError, RuntimeError):
+            fits = target.shape == logits.shape[:1] + logits.shape[2:]
+            if fits and not target.is_floating_point() and target.is_cpu:
+                _check.labels(target, torch.ones_like(target, dtype=torch.bool), logits.shape[1])
+            raise
+        _check.per_example(losses, logits, target)
+        return losses
+
+
+def shares(weight: Tensor, y: Tensor, valid: Tensor | None) -> Tensor:
+    """Return each example's part of the plain criterion's denominator, (n,).
+
+    Args:
+        weight: (k,), in the logits' precision.
+        y: class indices, those that are ignored replaced.
+        valid: (n,): who takes part.
+    """
+    found = weight[y].reshape(-1)
+    return found if valid is None else found.masked_fill(~valid, 0.0)
+
+
+def reduced(
+    losses: Tensor, reduction: str, valid: Tensor | None, shares: Tensor | None, items: Any
+) -> Tensor:
+    """Return the plain loss from losses of any shape; `valid` and `shares` are (n,)."""
+    if valid is not None:
+        losses = losses.masked_fill(~valid.reshape(losses.shape), 0.0)
+    if reduction == "none":
+        return losses
+    total = losses.sum()
+    if reduction == "sum":
+        return total
+    if items is None:
+        items = losses.numel() if valid is None else valid.sum()
+        items = items if shares is None else shares.sum()
+    return total / items
