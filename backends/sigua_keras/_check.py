@@ -55,6 +55,8 @@ def groups(method: Method, value: Any) -> None:
 
 def known(loss: Any) -> None:
     """Raise ValueError for a loss that `keras.losses.get` would refuse in the first step."""
+    if loss is None:
+        return
     try:
         found = _loss.is_alias(loss) or keras.losses.get(loss)
     except (TypeError, ValueError):
@@ -112,10 +114,9 @@ def _require_cross_entropy(loss: Any, y_pred: Any) -> None:
     if _loss.is_alias(loss):
         return
     loss, units = keras.losses.get(loss), y_pred.shape[-1]
-    function: Any = _loss.function_of(loss)
-    kind = function if hasattr(function, "__name__") else type(loss)
-    if kind.__module__.split(".")[0] == "keras":
-        plain = kind.__name__.replace("_", "").lower()
+    name, function = _loss.name_of(loss), _loss.function_of(loss)
+    if str(getattr(function, "__module__", "")).split(".")[0] == "keras":
+        plain = name.replace("_", "").lower()
         of_classes = "crossentropy" in plain or plain == "kldivergence"
         if not (of_classes and ("binary" in plain) == (units == 1)):
             of = f"{units} output{'s' if units > 1 else ''}"
@@ -127,12 +128,12 @@ def _require_cross_entropy(loss: Any, y_pred: Any) -> None:
                 advice = "a last axis of 1, (batch, ..., 1), for a map of two classes"
             raise ValueError(
                 "loss: must be a cross-entropy between classes, because margins are differences "
-                f"of their probabilities, got {kind.__name__} of {of}; try {advice}"
+                f"of their probabilities, got {name} of {of}; try {advice}"
             )
-    elif not hasattr(loss, "from_logits"):
+    elif _loss.option(loss, "from_logits") is None:
         raise ValueError(
             "loss: must say by an attribute from_logits whether predictions are logits or "
-            f"probabilities of classes, which margins need, got {kind.__name__} without it; "
+            f"probabilities of classes, which margins need, got {name} without it; "
             "try loss.from_logits = True"
         )
 

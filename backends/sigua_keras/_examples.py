@@ -14,7 +14,7 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from sigua import Method, TransitionMatrix, checks, step
+from sigua import Method, checks, step
 from sigua_keras import _loss, _ops
 from sigua_keras._loss import Loss, Tensor
 
@@ -146,10 +146,16 @@ class Examples:
             return step.CrossEntropy(None, _loss.option(self.loss, "label_smoothing", 0.0))
         return _AnyLoss(self.loss, self.y_true, self.y_pred, self.axis)
 
-    def class_sums(self, T: TransitionMatrix) -> Tensor:
-        """Return 1'T^-1 l, (N,), without gradient."""
-        found = step.class_sums(_ops, T, self.plain, ops.stop_gradient(self.logits))
-        return ops.stop_gradient(found)
+    def class_sums(self, method: Method) -> Callable[[], Tensor] | None:
+        """Return what returns 1'T^-1 l, (N,), without gradient, for backward correction."""
+        if method.correction != "backward":
+            return None
+
+        def sums() -> Tensor:
+            logits = ops.stop_gradient(self.logits)
+            return ops.stop_gradient(step.class_sums(_ops, method.T, self.plain, logits))
+
+        return sums
 
     def margins(self, losses: Tensor, rates: Tensor | None, by_class: bool) -> step.Margins:
         """Return the margins of the model's own probabilities, without gradient.

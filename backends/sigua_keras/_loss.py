@@ -65,9 +65,17 @@ def function_of(loss: Loss) -> Any:
 
 
 def option(loss: Loss, name: str, default: Any = None) -> Any:
-    """Return an argument that a loss object of Keras was made with."""
+    """Return an argument that a loss object of Keras was made with, or an attribute of another."""
     arguments = getattr(loss, "_fn_kwargs", {})  # the one place where each of them is
-    return arguments.get(name, getattr(loss, name, default))
+    own = getattr(function_of(loss), name, default)  # of a function that Keras has wrapped
+    return arguments.get(name, getattr(loss, name, own))
+
+
+def name_of(loss: Loss) -> str:
+    """Return the name of a loss's class, or of the function that Keras has wrapped."""
+    wrapped = type(loss).__name__ == "LossFunctionWrapper"
+    kind = function_of(loss) if wrapped or hasattr(loss, "__name__") else type(loss)
+    return str(getattr(kind, "__name__", kind))
 
 
 def is_logits(loss: Loss) -> bool:

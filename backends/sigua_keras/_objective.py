@@ -43,8 +43,7 @@ class Objective:
         groups: Groups,
         steps_per_epoch: int | None = None,
     ) -> None:
-        if loss is not None:
-            _check.known(loss)
+        _check.known(loss)
         self.method, self.output, self.loss, self.groups = method, output, loss, groups
         self.matrix = step.matrix(_ops, method, None)  # a constant made in a step would be copied
         self.shares = Shares(method)
@@ -94,7 +93,7 @@ class Objective:
         chosen = part.select(
             method,
             shares.numbers(),
-            sums=partial(given.class_sums, method.T),
+            sums=given.class_sums(method),
             margins=margins,
             groups=given.groups(self.groups, y_true, losses),
         )
@@ -106,7 +105,6 @@ class Objective:
         if several is not None:  # a traced step cannot raise, but NaN is seen
             weights = ops.where(several & part.valid, float("nan"), weights)
         weights = weights if part.weight is None else weights * part.weight
-        self.reached = True
         return part.finish(losses, weights, chosen.silent)
 
     def end_epoch(self, epoch: float, logs: Any) -> None:
@@ -212,7 +210,7 @@ def select(
             else class_confidence.rates(ops.convert_to_tensor(confidence))
         )
         margins = given.margins(losses, rates, conditions.reads(method.condition, "confidence"))
-    sums = None if given is None or method.T is None else partial(given.class_sums, method.T)
+    sums = None if given is None else given.class_sums(method)
     grouped = None if given is None else given.groups(groups, y, losses)
     chosen = part.select(method, method.at(epoch), sums=sums, margins=margins, groups=grouped)
     return step.Selection(*(ops.reshape(each, ops.shape(losses)) for each in chosen))

@@ -128,6 +128,11 @@ class Objectives:
         return [metric for each in self.all for metric in each.shares.metrics]
 
     @property
+    def stepping(self) -> bool:
+        """Whether a training step runs."""
+        return any(each.clock.stepping for each in self.all)
+
+    @property
     def marked(self) -> bool:
         """Whether an output's weights have signs, which are none for the others."""
         return any(_check.reads_signs(each.method) for each in self.all)
@@ -173,6 +178,8 @@ class Objectives:
         if model._compile_loss is not self._checked:  # compiled again in a loop of the user's own
             self.check(model)
             self._stand_in(model, y, y_pred)
+        for each in self.all:
+            each.reached = True
         asked = self._here.asked = set()
         try:
             yield

@@ -159,8 +159,9 @@ def _enter(model: Any, sigua: Objectives) -> None:
     kind, sigua.model = type(model), model
     names = {
         "_sigua": sigua,
-        # What Keras saves, copies and names is the user's class.
-        "__class__": property(lambda self: kind),
+        # What Keras saves, copies and names is the user's class. But torch.compile, which is in a
+        # step, looks up methods here.
+        "__class__": property(lambda self: type(self) if sigua.stepping else kind),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
     }

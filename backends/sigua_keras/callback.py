@@ -35,6 +35,7 @@ class SIGUA(keras.callbacks.Callback):
         _check.arguments(gone)
         _check.output(output)
         _check.groups(method, groups)
+        _check.known(loss)
         _schedule.whole_steps(steps_per_epoch)
         self.method, self.output, self.loss, self.groups = method, output, loss, groups
         self.steps_per_epoch = steps_per_epoch
