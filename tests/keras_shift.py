@@ -54,3 +54,9 @@ def gradient(
     )
     logs = {name: values[-1] for name, values in history.history.items()}
     return -keras.ops.convert_to_numpy(layer.shift.value).astype("float64"), logs
+
+
+def is_plain(model):
+    """Return whether a model has its own class, and no metric of ours."""
+    own = type(model) is model.__class__
+    return own and not any("sigua" in metric.name for metric in model.metrics)

@@ -19,8 +19,8 @@ def test_without_keras_the_import_says_what_to_install():
 
 
 def test_the_package_shows_what_trains():
-    """The callback, the model and the loss are public."""
-    assert {"SIGUA", "SIGUALoss", "SIGUAModel"} <= set(sigua_keras.__all__)
+    """The callback and the model are public, and the two functions under them."""
+    assert {"SIGUA", "SIGUAModel", "corrected_losses", "select"} <= set(sigua_keras.__all__)
 
 
 def test_no_backend_is_imported_but_the_one_in_use():

@@ -1,4 +1,4 @@
-"""Every way to train: the callback, the attached callback, `SIGUAModel` and `SIGUALoss`.
+"""Every way to train: the callback, the attached callback, and `SIGUAModel`.
 
 While everybody is good, or T says that no label is wrong, each is the plain training of Keras, to
 its weights, statistics and draws; what a path leaves out is seen there.
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sigua
-from sigua_keras import SIGUA, SIGUALoss, SIGUAModel
+from sigua_keras import SIGUA, SIGUAModel
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -52,11 +52,8 @@ class Plain:
     def __init__(self, method=None, heads=1):
         self.inner = self.model = network(heads)
 
-    def loss(self, loss):
-        return loss
-
     def compile(self, loss, **kwargs):
-        self.model.compile(keras.optimizers.SGD(0.1, momentum=0.9), self.loss(loss), **kwargs)
+        self.model.compile(keras.optimizers.SGD(0.1, momentum=0.9), loss, **kwargs)
 
     def fit(self, x, y, **kwargs):
         options = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0} | kwargs
@@ -91,18 +88,7 @@ class Model(Plain):
         self.model = SIGUAModel(self.inner, method, "a" if heads > 1 else None)
 
 
-class Loss(Plain):
-    def __init__(self, method, heads=1):
-        super().__init__(heads=heads)
-        self.method = method
-
-    def loss(self, loss):
-        if isinstance(loss, dict):
-            return loss | {"a": SIGUALoss(self.method, loss["a"])}
-        return SIGUALoss(self.method, loss)
-
-
-PATHS = [Callback, Attached, Model, Loss]
+PATHS = [Callback, Attached, Model]
 every_path = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
 every_method = pytest.mark.parametrize("method", METHODS, ids=short)
 
@@ -212,8 +198,6 @@ def test_a_loss_is_measured_once_a_step(path, times):
         each.compile(loss, run_eagerly=True)
         each.fit(X, Y, epochs=1)
     symbolic = plain.calls - 3
-    if path is Loss:
-        symbolic *= times
     assert drawn.calls == symbolic + 3 * times
 
 

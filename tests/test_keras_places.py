@@ -7,8 +7,7 @@ from keras_shift import Shift, gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
-from sigua_keras import SIGUA, SIGUALoss, SIGUAModel
-from sigua_keras._places import Places
+from sigua_keras import SIGUA, SIGUAModel
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -24,7 +23,7 @@ METHODS = [
     sigua.sigua_ag(warmup=0, gamma=0.25),
     sigua.sigua_bc(T, gamma=0.5),
     sigua.forward_correction(T),
-    sigua.sigua_nf(0.3, K),
+    sigua.custom(sigua.NoiseFloor(9.0), gamma=0.5),
 ]
 SHAPES = [(6, 5), (3, 4, 2)]
 
@@ -87,12 +86,17 @@ def test_a_sigmoid_per_pixel_is_two_classes():
     close(slopes, want.gradient[:, 1:])
 
 
-@pytest.mark.parametrize("per_class", [False, True])
-def test_images_are_judged_apart(per_class):
+def _both(y, y_pred):
+    """Return groups by image and label."""
+    return keras.ops.arange(4, dtype="int32")[:, None, None] * K + keras.ops.cast(y, "int32")
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_images_are_judged_apart(by_class):
     logits, labels = batch((4, 6, 5))
     images = np.repeat(np.arange(4), 30)
-    groups = images * K + labels.reshape(-1) if per_class else images
-    callback = SIGUA(SL, per_image=True, per_class=per_class)
+    groups = images * K + labels.reshape(-1) if by_class else images
+    callback = SIGUA(SL, groups=_both if by_class else "image")
     found = gradient(logits, labels, SPARSE(from_logits=True), callback)
     assert_equal_to_spec(found, reference.step(SL, *flat(logits, labels), groups=groups))
 
@@ -171,43 +175,10 @@ def test_a_loss_of_ones_own_may_still_have_one_value_per_sequence():
     assert logs["loss"] == pytest.approx(sigua.objective(means, weights), rel=1e-5)
 
 
-def test_the_loss_and_the_model_agree_with_the_callback(tmp_path):
-    """`SIGUALoss` compiled, and `SIGUAModel`, which is saved with its options."""
-    logits, labels = batch((4, 6, 5))
-    options = {"per_image": True}
-    callback = gradient(logits, labels, SPARSE(from_logits=True), SIGUA(SL, **options))
-    loss = gradient(logits, labels, SIGUALoss(SL, SPARSE(from_logits=True), **options))
-    close(loss[0], callback[0])
-    model = SIGUAModel(keras.Sequential([Shift(logits.shape)]), SL, **options)
-    model.compile(keras.optimizers.SGD(1.0), SPARSE(from_logits=True))
-    model.fit(logits, labels, batch_size=4, shuffle=False, verbose=0)
-    close(-keras.ops.convert_to_numpy(model.model.layers[0].shift.value), callback[0])
-    model.save(tmp_path / "model.keras")
-    assert keras.saving.load_model(tmp_path / "model.keras").get_config()["per_image"] is True
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    """Where Keras has not refused them before, as in a loop of one's own."""
-    places = Places(keras.ops.zeros((6, 5, 4)))
-    for shape in [(6, 4), (6,), (6, 5, 4, 1)]:
-        with pytest.raises(ValueError, match=r"^y: must have a label per place, \(6, 5\), got"):
-            places.labels(np.zeros(shape))
-    for shape in [(6, 4), (5,), (6, 5, 2)]:
-        with pytest.raises(ValueError, match=r"^sample_weight: must be one per example or one per"):
-            places.weights(np.zeros(shape))
-
-
 def test_images_of_rows_are_refused():
     logits, labels = batch((6,))
-    with pytest.raises(ValueError, match=r"^per_image: must come with predictions per time step"):
-        gradient(logits, labels, SPARSE(from_logits=True), SIGUA(SL, per_image=True))
-
-
-def test_the_floor_of_a_part_is_refused():
-    with pytest.raises(ValueError, match=r"^per_image: "):
-        SIGUA(sigua.sigua_nf(0.3, K), per_image=True)
-    with pytest.raises(ValueError, match=r"^per_image: must be True or False"):
-        SIGUA(SL, per_image="yes")
+    with pytest.raises(ValueError, match=r"^groups: must come with a loss per time step"):
+        gradient(logits, labels, SPARSE(from_logits=True), SIGUA(SL, groups="image"))
 
 
 def tagger(words):
