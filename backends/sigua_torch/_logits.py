@@ -30,22 +30,17 @@ def logits_of(output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
             f"input: must be logits, or an output that names them, got {type(output).__name__}; "
             "try return_dict=True in the model's config, or passing the logits"
         )
-    if isinstance(output, Mapping) and "logits" not in output:
+    named = isinstance(output, Mapping)
+    if named and "logits" not in output:
         raise ValueError(
             "input: must have 'logits' if it is a mapping, "
             f"got {', '.join(map(repr, output)) or 'an empty one'}; "
             "try returning the logits under that name, or passing them"
         )
-    named = isinstance(output, Mapping)
     logits: Tensor = output["logits"] if named else getattr(output, "logits", output)
     tensors = isinstance(logits, Tensor) and isinstance(target, Tensor)
     if tensors and logits.ndim == 3 and logits.shape[:2] == target.shape:
-        if _is_causal(output):
+        if any("CausalLMOutput" in kind.__name__ for kind in type(output).__mro__):
             logits, target = logits[:, :-1], target[:, 1:]
-        return logits.movedim(2, 1), target
+        logits = logits.movedim(2, 1)
     return logits, target
-
-
-def _is_causal(output: Any) -> bool:
-    """Return whether this is the output of a causal language model of Hugging Face."""
-    return any("CausalLMOutput" in kind.__name__ for kind in type(output).__mro__)

@@ -9,17 +9,11 @@ from typing import Any
 
 try:
     from lightning.pytorch.callbacks import Callback
-except ModuleNotFoundError as error:
-    if error.name != "lightning":
-        raise
+except ModuleNotFoundError:
     try:
         from pytorch_lightning.callbacks import Callback
-    except ModuleNotFoundError as other:
-        if other.name != "pytorch_lightning":
-            raise
-        message = (
-            "sigua_torch.lightning needs Lightning, which is not installed: pip install lightning"
-        )
+    except ModuleNotFoundError as error:
+        message = "sigua_torch.lightning needs Lightning; try pip install lightning"
         raise ModuleNotFoundError(message, name="lightning") from error
 
 from sigua import checks
@@ -57,12 +51,19 @@ class SetEpoch(Callback):
         """Set the epoch, which counts from 0.
 
         Raises:
-            ValueError: a schedule's value at this epoch is out of range.
+            ValueError: no criterion is a submodule of the LightningModule, or a schedule's value at
+                this epoch is out of range.
         """
+        criteria = [module for module in pl_module.modules() if isinstance(module, SIGUALoss)]
+        if not criteria:  # a global, or one in a plain list, would stay at epoch 0
+            raise ValueError(
+                "SetEpoch: must find a SIGUALoss among the modules of the LightningModule, got "
+                "none; try self.criterion = SIGUALoss(...) in __init__"
+            )
         if self.steps_per_epoch is not None:
             epoch = trainer.fit_loop.epoch_loop.total_batch_idx / self.steps_per_epoch
         else:  # the number of mini-batches is infinity if unknown, and then adds nothing
             epoch = trainer.current_epoch + batch_idx / trainer.num_training_batches
-        for module in pl_module.modules():
-            if isinstance(module, SIGUALoss) and module.numbers.steps_per_epoch is None:
-                module.set_epoch(epoch)
+        for criterion in criteria:
+            if criterion.steps_per_epoch is None:
+                criterion.set_epoch(epoch)
