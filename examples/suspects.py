@@ -167,7 +167,7 @@ def train(
         for index in torch.randperm(len(data.x)).split(size):
             logits, y = net(data.x[index]), data.y[index]
             optimizer.zero_grad()
-            criterion(logits, y, None if trusted is None else trusted[index]).backward()
+            criterion(logits, y, trusted=None if trusted is None else trusted[index]).backward()
             optimizer.step()
             if history is not None:
                 history.update(index, logits, y)
