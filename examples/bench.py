@@ -473,7 +473,7 @@ def cells(row: Row) -> tuple[str, ...]:
 def make_page(rows: list[Row], about: dict[str, Any], notes: str) -> str:
     """Return the table as a page in Markdown, with the notes that were written under the last."""
     lines = ["# What sigua costs", "", ". ".join(describe(about)) + ".", ""]
-    lines += ["    python examples/bench.py", "", *__doc__.split("\n\n")[2:3], ""]
+    lines += ["    python examples/bench.py", "", *__doc__.split("\n\n")[2:4], ""]
     lines += ["| | | ratio | 0.2 | quartiles | target |", "|---|---:|---:|---:|---:|---|"]
     for i, row in enumerate(rows):
         if i == 0 or row.group != rows[i - 1].group:

@@ -88,7 +88,7 @@ class SelectionMeter:
                 advice = "the same arguments in each call, and a SelectionMeter for each output"
                 _refuse("update", "count the same until report()", f"{now} after {before}", advice)
             counts = {name: self.counts[name] + count for name, count in counts.items()}
-            found = None if found is None else found + self.classes
+            found = None if found is None or self.classes is None else found + self.classes
         self.counts, self.classes = counts, found
 
     def report(self) -> EpochReport:
@@ -239,7 +239,8 @@ def _mask(split: Split) -> Tensor:
     if torch._C._functorch.is_batchedtensor(split.good):
         advice = "one call of the criterion for each mini-batch"
         _refuse("split", "be that of a mini-batch", "one from inside torch.func.vmap", advice)
-    return split.good
+    good: Tensor = split.good
+    return good
 
 
 def _in_range(name: str, value: Tensor, size: int) -> None:
