@@ -5,7 +5,7 @@
 The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua_jax` train with it.
 """
 
-from sigua import confidence, losses, reference
+from sigua import _gone, confidence, losses, reference
 from sigua._method import Method
 from sigua.conditions import (
     Agreement,
@@ -31,8 +31,6 @@ from sigua.methods import (
     self_teaching,
     sigua_ag,
     sigua_bc,
-    sigua_fc,
-    sigua_nf,
     sigua_sl,
     standard,
     stop_grad,
@@ -95,10 +93,12 @@ __all__ = [
     "signed_weights",
     "sigua_ag",
     "sigua_bc",
-    "sigua_fc",
-    "sigua_nf",
     "sigua_sl",
     "standard",
     "stop_grad",
     "transition_intervals",
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise AttributeError(_gone.sentence(name) or f"module 'sigua' has no attribute {name!r}")

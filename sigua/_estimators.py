@@ -23,10 +23,6 @@ FEWEST = 50
 """With fewer examples than this, nothing can be said about a rate."""
 
 
-DIGIT = 11
-"""Bits of a float64 that are found in one pass, by counting 2,048 values for each class."""
-
-
 class Read(NamedTuple):
     """What one pass keeps of each example, (n,) each."""
 
@@ -43,8 +39,6 @@ class Evidence:
 
     p: Probabilities
     labels: Integers | None
-    true_labels: Integers | None
-    quantile: float
 
     @property
     def num_classes(self) -> int:
@@ -103,45 +97,21 @@ class Evidence:
 
 
 def _anchor(evidence: Evidence) -> Rows:
-    """Take as row i the first of the rows whose i-th entry is at the quantile of its column."""
+    """Take as row i of T the first of the rows whose i-th entry is the largest of all rows."""
     p = evidence.p
     largest = np.zeros(p.shape[1])
     for _, rows in p.blocks():
         np.maximum(largest, rows.max(axis=0), out=largest)
-    entry = largest
-    if evidence.quantile < 1:
-        entry = at_rank(p, int(np.floor((len(p) - 1) * evidence.quantile)))
-    anchors, found = np.zeros((len(entry), len(entry))), np.zeros(len(entry), dtype=bool)
+    anchors, found = np.zeros((len(largest), len(largest))), np.zeros(len(largest), dtype=bool)
     for _, rows in p.blocks():
-        here = rows == entry
+        here = rows == largest
         new = here.any(axis=0) & ~found
         anchors[new] = rows[here.argmax(axis=0)[new]]
         found |= new
     seen = largest > 0
     if evidence.labels is not None:
-        seen = np.bincount(evidence.labels, minlength=len(entry)) > 0
+        seen = np.bincount(evidence.labels, minlength=len(largest)) > 0
     return _divided_by_sums(anchors * seen[:, None])
-
-
-def at_rank(p: Probabilities, rank: int) -> Floats:
-    """Return the entry of each column that has `rank` others before it in order, shape (k,).
-
-    Floats that are not negative are in the order of their bits: the first bits are found by
-    counting, then the next ones among the entries that begin so.
-    """
-    k, values = p.shape[1], 1 << DIGIT
-    found, ranks, columns = np.zeros(k, np.int64), np.full(k, rank), np.arange(k)
-    for shift in range(5 * DIGIT, -1, -DIGIT):
-        counts = np.zeros((k, values), np.int64)
-        for _, rows in p.blocks():
-            bits = (rows + 0.0).view(np.int64) >> shift  # -0.0 becomes 0.0
-            digits = columns * values + (bits & (values - 1))
-            np.add.at(counts.reshape(-1), digits[bits >> DIGIT == found], 1)
-        up_to = counts.cumsum(axis=1)
-        digit = (up_to <= ranks[:, None]).sum(axis=1)
-        ranks -= (up_to - counts)[columns, digit]
-        found = found << DIGIT | digit
-    return found.view(np.float64)
 
 
 def _confident(evidence: Evidence) -> Rows:
@@ -160,14 +130,6 @@ def _confident(evidence: Evidence) -> Rows:
     # p(true | observed): each class with labels has a most confident example, hence a row.
     share, _ = _divided_by_sums(evidence.counts(y[known], true[known]))
     return _divided_by_sums((share * sizes[:, None]).T)
-
-
-def _dual(evidence: Evidence) -> Rows:
-    assert evidence.labels is not None
-    to_predicted, unknown = _anchor(evidence)
-    counts = evidence.counts(evidence.read.predicted, evidence.labels)
-    to_observed, never = _divided_by_sums(counts)
-    return to_predicted @ to_observed, unknown | never
 
 
 def _surest(evidence: Evidence) -> Rows:
@@ -203,14 +165,6 @@ def surest(
     return tops[best], rates[best]
 
 
-def _gold(evidence: Evidence) -> Rows:
-    assert evidence.true_labels is not None
-    sums = np.zeros((evidence.num_classes, evidence.num_classes))
-    for part, rows in evidence.p.blocks():
-        np.add.at(sums, evidence.true_labels[part], rows)
-    return _divided_by_sums(sums)
-
-
 def _divided_by_sums(rows: NDArray[Any]) -> Rows:
     """Divide each row by its sum; a row of zeros becomes that of a clean class."""
     sums = rows.sum(axis=1)
@@ -223,6 +177,4 @@ ESTIMATORS = {
     "surest": _surest,
     "anchor": _anchor,
     "confident": _confident,
-    "dual-t": _dual,
-    "gold": _gold,
 }

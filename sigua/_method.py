@@ -9,12 +9,14 @@ from numbers import Real
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sigua import checks, conditions
+from sigua import _gone, checks, conditions
 from sigua.conditions import Condition, NonNegative
 from sigua.objective import Array
-from sigua.schedules import Epochs, Knots, Schedule, horizon, value_at, values_at
+from sigua.schedules import Knots, Schedule, epoch_number, horizon, value_at
 from sigua.transition import TransitionMatrix, require_matrix
+from sigua.transition.matrix import MAX_DENSE
 
 Correction = Literal["none", "backward", "forward"]
 CORRECTIONS: tuple[Correction, ...] = get_args(Correction)
@@ -32,8 +34,6 @@ class Method:
     T: TransitionMatrix | None = None
     separate: bool = False
     """Average good and bad losses apart, as the authors' released code does."""
-    needs_cross_entropy: ClassVar[bool] = False
-    """Whether the rule's numbers are right for plain cross-entropy and no other loss."""
 
     _by_name: ClassVar[dict[str, type[Method]]] = {}
 
@@ -53,7 +53,9 @@ class Method:
                 "try correction='backward' or 'forward'"
             )
         if self.correction != "none":
-            require_matrix("T", self.T)
+            T = require_matrix("T", self.T)
+            if self.correction == "backward" and T.csr is not None:
+                self._check_dense(T)
         if isinstance(self.condition, NonNegative):
             self._check_non_negative(self.condition)
 
@@ -86,6 +88,13 @@ class Method:
                 "try 0, for no schedule"
             )
 
+    def _check_dense(self, T: TransitionMatrix) -> None:
+        if T.num_classes > MAX_DENSE:
+            raise ValueError(
+                f"T: must have at most {MAX_DENSE} classes for backward correction if sparse, "
+                f"got {T.num_classes}, whose inverse is not; try forward_correction(T)"
+            )
+
     def _check_non_negative(self, condition: NonNegative) -> None:
         if self.T is None or self.correction != "backward":
             raise ValueError(
@@ -97,7 +106,7 @@ class Method:
                 "over='classes': with this T the sum of the corrected losses can never be "
                 "negative, so no example is ever bad and this is plain backward correction; "
                 "use over='label' or over='batch'",
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _arguments(self) -> dict[str, Any]:
@@ -116,23 +125,17 @@ class Method:
             ValueError: `epoch` is negative, a schedule left its range, or a rule of one's own does
                 not return as many numbers as at epoch 0.
         """
-        epoch = checks.number("epoch", epoch, 0, float("inf"), "try counting epochs from 0")
+        epoch = epoch_number(epoch)
         return value_at("gamma", self.gamma, epoch), *_numbers_at(self.condition, epoch)
 
-    def at_each(self, epochs: Epochs) -> list[Array]:
-        """Return `at` for many epochs at once, an array per number.
-
-        A rule of one's own, and one that inherits from ours, is asked epoch by epoch.
+    def at_each(self, epochs: NDArray[np.float64]) -> list[Array]:
+        """Return `at` for many epochs, an array per number; integers stay integers.
 
         Raises:
             ValueError: as for `at`.
         """
-        rule: Any = self.condition
-        gammas = values_at("gamma", self.gamma, epochs)
-        if "at_each" in vars(type(rule)):
-            return [gammas, *rule.at_each(epochs)]
-        each = [_numbers_at(rule, epoch) for epoch in epochs.tolist()]
-        return [gammas, *map(np.array, zip(*each, strict=True))]
+        each = [self.at(epoch) for epoch in epochs.tolist()]
+        return [np.array(column) for column in zip(*each, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the method as a dict of strings, numbers and lists, for JSON.
@@ -165,7 +168,9 @@ class Method:
             raise ValueError(
                 f"data: must be what to_dict returned, got a {type(data).__name__}; try a dict"
             )
-        checks.choice("method", data.get("method"), Method._by_name)
+        name = data.get("method")
+        _gone.refuse([str(name)])
+        checks.choice("method", name, Method._by_name)
         try:
             arguments = {name: _decode(value) for name, value in data.items() if name != "method"}
             return Method._by_name[data["method"]](**arguments)
@@ -229,7 +234,8 @@ def _decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "knots" in value:
-        return Knots(value["knots"])
+        others = {name: item for name, item in value.items() if name != "knots"}
+        return Knots(value["knots"], **others)  # which takes no others
     if "condition" in value:
         checks.choice("condition", value["condition"], _CONDITIONS)
         arguments = {name: _decode(item) for name, item in value.items() if name != "condition"}

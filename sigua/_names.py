@@ -22,6 +22,7 @@ def probabilities_and_labels(
     p = Probabilities("probabilities", probabilities)
     names = column_names(probabilities, classes, p.shape[1])
     y = checks.labels("labels", columns_of("labels", labels, names), p.shape[1])
+    y = np.asarray(y, dtype=np.int64)
     checks.same_length("labels", y, "probabilities", p)
     same_order("labels", labels, probabilities)
     return p, y

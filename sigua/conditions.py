@@ -3,162 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
-
-import numpy as np
+from typing import Any, ClassVar
 
 from sigua import checks
-from sigua.objective import Array, Split
-from sigua.schedules import (
-    Epochs,
-    Schedule,
-    horizon,
-    keep_rate,
-    keep_rates,
-    rate_to_count,
-    rate_to_parts,
-    rates_to_parts,
-    value_at,
-    values_at,
+from sigua._rule import (
+    Batch,
+    Condition,
+    choose,
+    is_built_in,
+    may_read_class_sums,
+    may_read_marks,
+    no_class_sums,
+    no_margins,
+    reads,
 )
+from sigua.objective import Split
+from sigua.schedules import Schedule, horizon, keep_rate, rate_to_count, rate_to_parts, value_at
 
-
-class Batch(Protocol):
-    """What a rule may ask about the mini-batch; each adapter answers on its own device.
-
-    Attributes:
-        losses: float, shape (n,): what the method optimises, an entry per example and without
-            gradient (for backward correction the corrected loss at the given label). +inf for an
-            example that takes no part: an ignored label, a weight of zero.
-        size: how many examples take part; an integer or a 0-d integer tensor.
-        trusted: bool, shape (n,), or a `Split` of two masks, from the user; None if not given.
-    """
-
-    losses: Array
-    size: Any
-    trusted: Array | Split | None
-
-    def smallest(self, count: Any) -> Array:
-        """Return the count-th smallest loss; -inf for 0, the largest for more than `size`."""
-
-    def mean(self) -> Array:
-        """Return the mean of the losses, without those that are +inf."""
-
-    def class_sums(self) -> Array:
-        """Return 1'T^-1 l for each example, shape (n,); backward correction only."""
-
-    def margins(self, by_class: bool = True) -> Array:
-        """Return u at the label less the largest other u, shape (n,), in [-1, 1].
-
-        u is p(j | x), divided by the class confidence c_j if `by_class`, and scaled to sum to 1.
-        The margin of an example that takes no part has no meaning.
-        """
-
-
-class Condition(Protocol):
-    """A rule of your own: two methods, and nothing to register.
-
-    An attribute `reads` may name what the rule reads from a batch besides the losses: a tuple of
-    "trusted", "class_sums", "margins" and, for margins by class, "confidence". Without it, the rule
-    may read `trusted` and `class_sums`.
-
-    An attribute `horizon` may give the epoch from which `at` stays the same, 0 for a rule without a
-    schedule. Without it, a rule whose `at` returns numbers is assumed to change in every epoch.
-
-    >>> from dataclasses import dataclass
-    >>> import numpy as np
-    >>> import sigua
-    >>> @dataclass(frozen=True)
-    ... class Between:
-    ...     low: float
-    ...     high: float
-    ...     def at(self, epoch):
-    ...         return self.low, self.high
-    ...     def split(self, batch, low, high):
-    ...         return sigua.Split(batch.losses <= low, batch.losses > high)
-    >>> method = sigua.custom(Between(0.5, 2.0), gamma=0.1)
-    >>> sigua.reference.split(method, np.array([0.1, 1.0, 3.0]), epoch=0).bad
-    array([False, False,  True])
-    """
-
-    def at(self, epoch: float) -> tuple[float, ...]:
-        """Return the epoch's numbers, as many in each. Integers stay exact on every framework."""
-
-    def split(self, batch: Batch, *numbers: Any, **_: Any) -> Split:
-        """Return the masks, from the epoch's numbers as scalars or 0-d tensors; operators only.
-
-        For a type checker, `*numbers, **_` means any further parameters; yours has one per number.
-        """
-
-
-def no_class_sums() -> ValueError:
-    """Return the error for a rule that asks for class sums where there are none."""
-    return ValueError(
-        "class_sums: must come from backward correction, got a method without it; "
-        'try sigua.custom(..., correction="backward", T=T)'
-    )
-
-
-def reads(condition: object, name: str) -> bool:
-    """Return whether a rule may read `name` from a batch: "trusted", "class_sums", ..."""
-    return name in getattr(condition, "reads", ("trusted", "class_sums"))
-
-
-def no_margins() -> ValueError:
-    """Return the error for a rule that reads margins without naming them in `reads`."""
-    return ValueError(
-        "reads: must name 'margins', and 'confidence' for margins by class, got a condition that "
-        'reads them without; try adding reads = ("margins", "confidence") to it'
-    )
-
-
-def is_built_in(condition: object) -> bool:
-    """Return whether a rule is one of this file's, and not a user's, which may do anything."""
-    return type(condition).__module__ == __name__
-
-
-def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
-    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither.
-
-    Raises:
-        ValueError: the rule's `split` did not return two boolean masks, an entry per example or one
-            for all.
-    """
-    comparable = batch.losses < float("inf")
-    masks = condition.split(batch, *numbers)
-    if not isinstance(masks, tuple) or len(masks) != 2:
-        raise ValueError(
-            f"condition: split must return good and bad, got {type(masks).__name__}; "
-            "try returning sigua.Split(good, bad)"
-        )
-    if not is_built_in(condition):
-        for name, mask in zip(Split._fields, masks, strict=True):
-            _require_mask(name, mask, comparable)
-    good, bad = masks
-    good = good & comparable
-    return Split(good, bad & comparable & ~good)
-
-
-def _require_mask(name: str, mask: Any, like: Array) -> None:
-    """Raise ValueError unless a mask is boolean, in the framework of `like`, and of its shape.
-
-    No value is read. A length that is unknown in a graph is None, and fits.
-    """
-    if isinstance(mask, (bool, np.bool_)):
-        return
-    kind = type(mask).__name__
-    if getattr(mask, "dtype", None) != like.dtype:
-        got = f"a {kind} of {mask.dtype}" if hasattr(mask, "dtype") else f"a {kind}"
-        raise ValueError(
-            f"condition: must return boolean masks, like batch.losses < 1, got {name} as {got}; "
-            "try operators on what the batch gives"
-        )
-    shape, n = mask.shape, like.shape[0]
-    if len(shape) > 1 or (len(shape) == 1 and n is not None and shape[0] not in (1, n, None)):
-        raise ValueError(
-            f"condition: must return masks of shape ({n},), got {name} of shape {tuple(shape)}; "
-            "try an entry for each of batch.losses"
-        )
+__all__ = [
+    "Agreement",
+    "AllGood",
+    "Batch",
+    "Condition",
+    "Known",
+    "NoiseFloor",
+    "NonNegative",
+    "SmallLoss",
+    "choose",
+    "is_built_in",
+    "may_read_class_sums",
+    "may_read_marks",
+    "no_class_sums",
+    "no_margins",
+    "reads",
+]
 
 
 @dataclass(frozen=True)
@@ -225,13 +103,6 @@ class SmallLoss:
         delta = value_at("delta", self.delta, epoch)
         forget = delta if self.variant == "official" else min(keep + delta, 1.0)
         return rate_to_parts(keep), rate_to_parts(forget)
-
-    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
-        """Return `at` for many epochs at once, an array per number."""
-        keep = keep_rates(epochs, self.noise_rate, self.warmup)
-        delta = values_at("delta", self.delta, epochs)
-        forget = delta if self.variant == "official" else np.minimum(keep + delta, 1.0)
-        return rates_to_parts(keep), rates_to_parts(forget)
 
     def counts(self, size: Any, keep: Any, forget: Any) -> tuple[Any, Any]:
         """Return how many are good, and how many are good or bad, when no two losses tie."""
@@ -327,10 +198,6 @@ class NoiseFloor:
     def at(self, epoch: float) -> tuple[float, ...]:
         return (value_at("floor", self.floor, epoch, float("inf")),)
 
-    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
-        """Return `at` for many epochs at once, an array per number."""
-        return (values_at("floor", self.floor, epochs, float("inf")),)
-
     def split(self, batch: Batch, floor: Any) -> Split:
         mean = batch.mean()
         return Split(mean >= floor, mean < floor)
@@ -391,11 +258,6 @@ class Agreement:
         # A probability may round to 0, and a margin to -1, which is good at the start, too.
         return (-1 + risen * (1 + self.threshold) if risen else -2.0,)
 
-    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
-        """Return `at` for many epochs at once, an array per number."""
-        risen = np.minimum(epochs / self.warmup, 1.0) if self.warmup else np.ones_like(epochs)
-        return (np.where(risen > 0, -1 + risen * (1 + self.threshold), -2.0),)
-
     def split(self, batch: Batch, threshold: Any) -> Split:
         margins = batch.margins(self.by_class)
         return Split(margins > threshold, margins <= threshold)
@@ -428,13 +290,3 @@ class Known:
         if isinstance(batch.trusted, Split):
             return batch.trusted
         return Split(batch.trusted, ~batch.trusted)
-
-
-def may_read_marks(condition: Condition) -> bool:
-    """Return whether a rule may read `trusted`, as `Known` does and a user's own may."""
-    return reads(condition, "trusted")
-
-
-def may_read_class_sums(condition: Condition) -> bool:
-    """Return whether a rule may read `class_sums`, as over="classes" does and a user's may."""
-    return reads(condition, "class_sums")

@@ -171,9 +171,9 @@ def diagnose(
     8 % (4 to 15)
     """
     p, y = probabilities_and_labels(probabilities, labels, classes)
-    y, k = np.asarray(y, dtype=np.int64), p.shape[1]
+    k = p.shape[1]
     places, true = checked_labels(probabilities, labels, true_labels, checked, classes, p.shape)
-    evidence = Evidence(p, y, None, 1.0)
+    evidence = Evidence(p, y)
     predicted, sureness, _ = evidence.read
     agreement = counted(int((predicted == y).sum()), len(y))
     _, rate = evidence.surest

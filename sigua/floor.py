@@ -21,13 +21,13 @@ and is more predictable than T says: the floor is then too high.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua.transition import TransitionMatrix
-from sigua.transition._form import Form
-from sigua.transition._forms import Symmetric
 
 Floats = NDArray[np.float64]
 
@@ -59,31 +59,44 @@ def noise_floor(
     """
     if prior is not None and observed is not None:
         raise ValueError("prior: must be None with observed, got both; try one of the two")
-    form = _form(noise, num_classes)
-    name, given = ("prior", prior) if observed is None else ("observed", observed)
-    k = form.size
-    uniform = np.broadcast_to(1 / k, k)  # one number, however many classes
-    frequencies = uniform if given is None else _distribution(name, given, k)
-    if observed is not None and form.flip_rate is None:  # else rows have one entropy
-        # T' prior = observed; what chance drove below zero is clipped
-        solved = form.times_inverse(frequencies).clip(min=0)
-        frequencies = solved / solved.sum()
-    return form.entropy(frequencies)
-
-
-def _form(noise: float | TransitionMatrix, num_classes: int | None) -> Form:
-    """Return what knows the entropy of a rate, at which T may not be invertible, or of T."""
-    if not isinstance(noise, TransitionMatrix):
-        advice = "try the share of wrong labels, or a TransitionMatrix"
-        rate = checks.number("noise", noise, 0, 1, advice, closed=False)
-        k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
-        return Symmetric(rate, k)
-    if num_classes is not None:
+    T = noise if isinstance(noise, TransitionMatrix) else None
+    if T is not None and num_classes is not None:
         raise ValueError(
             f"num_classes: must be None with a TransitionMatrix, got {num_classes!r}; "
             "try leaving it out"
         )
-    return noise._kept
+    advice = "try the share of wrong labels, or a TransitionMatrix"
+    rate = checks.number("noise", noise, 0, 1, advice, closed=False) if T is None else T.flip_rate
+    size = num_classes if T is None else T.num_classes
+    k = checks.whole("num_classes", size, 2, "try the number of classes")
+    name, given = ("prior", prior) if observed is None else ("observed", observed)
+    frequencies = None if given is None else _distribution(name, given, k)
+    if rate is not None:  # all rows have one entropy, whatever the frequencies
+        return _symmetric_entropy(rate, k)
+    assert T is not None
+    if frequencies is None:
+        frequencies = np.full(k, 1 / k)
+    elif observed is not None:
+        # T' prior = observed; what chance drove below zero is clipped
+        solved = np.linalg.solve(T.rows.T, frequencies).clip(min=0)
+        frequencies = solved / solved.sum()
+    return _mean_entropy(T, frequencies)
+
+
+def _symmetric_entropy(rate: float, k: int) -> float:
+    """Return the entropy of a row; at a rate without an inverse of T, too."""
+    return float(_surprise(np.array([1 - rate, rate])).sum() + rate * math.log(k - 1))
+
+
+def _mean_entropy(T: TransitionMatrix, frequencies: Floats) -> float:
+    if T.csr is not None:
+        return float(frequencies[T.csr.owners()] @ _surprise(T.csr.data))
+    return float(frequencies @ _surprise(T.rows).sum(axis=1))
+
+
+def _surprise(p: Floats) -> Floats:
+    """Return -p log p; 0 for 0. Its sum over a distribution is the entropy."""
+    return -p * np.log(p, where=p > 0, out=np.zeros_like(p))
 
 
 def _distribution(name: str, value: ArrayLike, k: int) -> Floats:

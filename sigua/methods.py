@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import cached_property, wraps
+from typing import Any, TypeVar, dataclass_transform
 
-from sigua import checks
 from sigua._method import Correction, Method
-from sigua.conditions import Agreement, AllGood, Condition, NoiseFloor, NonNegative, SmallLoss
-from sigua.floor import noise_floor
+from sigua.conditions import Agreement, AllGood, Condition, NonNegative, SmallLoss
 from sigua.schedules import Schedule
-from sigua.transition import TransitionMatrix, require_matrix
+from sigua.transition import TransitionMatrix
 
 
-@dataclass(frozen=True)
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass_transform(frozen_default=True)
+def _method(cls: _Class) -> _Class:
+    """Make a frozen dataclass that says in a sentence which argument is missing."""
+    made: Any = dataclass(frozen=True)(cls)
+    init, required = made.__init__, [f.name for f in fields(made) if f.default is MISSING]
+
+    @wraps(init)
+    def __init__(self: Any, *args: Any, **keywords: Any) -> None:  # noqa: N807
+        missing = [name for name in required[len(args) :] if name not in keywords]
+        if missing:
+            call = ", ".join(f"{name}=..." for name in required)
+            raise TypeError(
+                f"{missing[0]}: must be given to {cls.__name__}, got nothing; "
+                f"try {cls.__name__}({call})"
+            )
+        init(self, *args, **keywords)
+
+    made.__init__ = __init__
+    return cls
+
+
+@_method
 class custom(Method):
     """Any condition over any correction.
 
@@ -36,7 +59,7 @@ class custom(Method):
     separate: bool = False
 
 
-@dataclass(frozen=True)
+@_method
 class standard(Method):
     """Standard training: everything is good.
 
@@ -47,7 +70,7 @@ class standard(Method):
     condition = AllGood()
 
 
-@dataclass(frozen=True)
+@_method
 class sigua_ag(Method):
     """Train on the labels that the model itself agrees with; nothing to know (ours).
 
@@ -93,7 +116,7 @@ class _OnSmallLoss(Method):
         return self.variant == "official"
 
 
-@dataclass(frozen=True)
+@_method
 class self_teaching(_OnSmallLoss):
     """Train on the small losses only (Eq. 5): SIGUA_SL with nobody to climb on.
 
@@ -113,7 +136,7 @@ class self_teaching(_OnSmallLoss):
     delta = 0.0
 
 
-@dataclass(frozen=True)
+@_method
 class sigua_sl(_OnSmallLoss):
     """SIGUA on small loss: descend on the small, climb on the middle ones (Eqs. 5 and 6).
 
@@ -138,7 +161,7 @@ class sigua_sl(_OnSmallLoss):
     variant: str = "paper"
 
 
-@dataclass(frozen=True)
+@_method
 class backward_correction(Method):
     """Minimise [T^-1 l]_y, an unbiased estimate of the clean risk (Patrini et al. 2017; Eq. 8).
 
@@ -155,7 +178,7 @@ class backward_correction(Method):
     correction = "backward"
 
 
-@dataclass(frozen=True)
+@_method
 class forward_correction(Method):
     """Minimise -log [T'p]_y: let the model's p predict the noisy label (Patrini et al. 2017).
 
@@ -180,7 +203,7 @@ class _OnNonNegative(Method):
         return NonNegative(self.over)
 
 
-@dataclass(frozen=True)
+@_method
 class nn_backward_correction(_OnNonNegative):
     """Backward correction that ignores what went below zero: SIGUA_BC with gamma = 0.
 
@@ -196,7 +219,7 @@ class nn_backward_correction(_OnNonNegative):
     over: str = "label"
 
 
-@dataclass(frozen=True)
+@_method
 class sigua_bc(_OnNonNegative):
     """SIGUA on backward correction: climb where the corrected loss is negative (Eqs. 11 and 12).
 
@@ -215,72 +238,6 @@ class sigua_bc(_OnNonNegative):
     T: TransitionMatrix
     gamma: Schedule = 1.0
     over: str = "label"
-
-
-class _OnNoiseFloor(Method):
-    needs_cross_entropy = True
-
-    @cached_property
-    def condition(self) -> NoiseFloor:  # type: ignore[override]  # derived here, a field there
-        return NoiseFloor(self._floor())
-
-    def _floor(self) -> Schedule:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class sigua_nf(_OnNoiseFloor):
-    """Climb while the mini-batch's mean cross-entropy is below the entropy of the noise (ours).
-
-    Labels that are wrong at this rate, spread evenly over the other classes, cannot be predicted
-    better than that: whoever does is memorising. Not for pair noise, under which cross-entropy does
-    not learn the right classes in the first place (`sigua_fc`), and not for human noise, which is
-    more predictable than its rate says.
-
-    Args:
-        noise_rate: share of wrong labels, in [0, 1).
-        num_classes: k, at least 2.
-        gamma: how fast to climb, in [0, 1]; 0 stops at the floor.
-
-    >>> sigua_nf(0.5, num_classes=10)
-    sigua_nf(noise_rate=0.5, num_classes=10, gamma=1.0)
-    """
-
-    noise_rate: float
-    num_classes: int
-    gamma: Schedule = 1.0
-
-    def _floor(self) -> float:
-        advice = "try the share of wrong labels"
-        rate = checks.number("noise_rate", self.noise_rate, 0, 1, advice, closed=False)
-        return noise_floor(rate, self.num_classes)
-
-
-@dataclass(frozen=True)
-class sigua_fc(_OnNoiseFloor):
-    """Forward correction that climbs while its mini-batch mean is below the noise floor (ours).
-
-    For a T to trust: an estimate that says more noise than there is sets the floor too high, and
-    punishes. One that is too low is forward correction.
-
-    Args:
-        T: the transition matrix.
-        gamma: how fast to climb, in [0, 1]; 0 stops at the floor.
-        floor: in nats, a number or a function of the epoch; `noise_floor(T)` if None, which takes
-            the classes to be equally frequent. With others, give `noise_floor(T, prior=...)`.
-
-    >>> sigua_fc(TransitionMatrix.symmetric(0.5, 10))
-    sigua_fc(T=TransitionMatrix.symmetric(0.5, 10), gamma=1.0, floor=None)
-    """
-
-    T: TransitionMatrix
-    gamma: Schedule = 1.0
-    floor: Schedule | None = None
-
-    correction = "forward"
-
-    def _floor(self) -> Schedule:
-        return noise_floor(require_matrix("T", self.T)) if self.floor is None else self.floor
 
 
 def stop_grad(method: Method) -> Method:

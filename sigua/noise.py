@@ -45,7 +45,24 @@ def corrupt_labels(
     array([0, 1, 2, 3])
     """
     y = _labels(y, require_matrix("T", T).num_classes)
-    return T._kept.draw(y, checks.generator(seed)).astype(y.dtype)
+    return _drawn(T, y, checks.generator(seed)).astype(y.dtype)
+
+
+def _drawn(
+    T: TransitionMatrix, labels: NDArray[Any], rng: np.random.Generator
+) -> NDArray[np.integer]:
+    """Return an observed label for each true one."""
+    if T.csr is not None:
+        return T.csr.draw(labels, rng)
+    if T.flip_rate is not None:
+        flipped = rng.random(len(labels)) < T.flip_rate
+        step = rng.integers(1, T.num_classes, len(labels))
+        return np.where(flipped, (labels + step) % T.num_classes, labels)
+    drawn = labels.copy()
+    for label in np.unique(labels):
+        of = np.flatnonzero(labels == label)
+        drawn[of] = rng.choice(T.num_classes, size=len(of), p=T.rows[label])
+    return drawn
 
 
 def corrupt_labels_by_instance(

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sigua import checks
+
 Array = Any
 """A NumPy array, or a tensor of any framework."""
 
@@ -26,13 +28,24 @@ def signed_weights(split: Split, gamma: float, *, separate: bool = False) -> Arr
         separate: whether to average good and bad separately, as the authors' released code does:
             each good example weighs n / (number of good), each bad one gamma * n / (number of bad).
 
+    Raises:
+        ValueError: masks that are not boolean or of one shape, or gamma outside [0, 1].
+
     >>> signed_weights(Split(np.array([True, False, False]), np.array([True, True, False])), 0.5)
     array([ 1. , -0.5,  0. ])
     """
-    good = np.asarray(split.good)
-    bad = np.asarray(split.bad) & ~good
+    gamma = checks.number("gamma", gamma, 0, 1, "try 0.01")
+    good, bad = (checks.array("split", mask) for mask in split)
+    _require_shape("split", bad, good)
+    if good.size and not (good.dtype == bad.dtype == bool):
+        raise ValueError(
+            f"split: must be two boolean masks, got {good.dtype} and {bad.dtype}; "
+            "try mask.astype(bool)"
+        )
+    good, bad = good.astype(bool), bad.astype(bool)
+    bad = bad & ~good
     if not separate:
-        return 1.0 * good - float(gamma) * bad
+        return 1.0 * good - gamma * bad
     n = good.size
     return good * (n / max(good.sum(), 1)) - gamma * bad * (n / max(bad.sum(), 1))
 
@@ -46,12 +59,26 @@ def objective(losses: Array, weights: Array, denominator: float | None = None) -
     Args:
         losses: float, shape (n,), in nats.
         weights: float, shape (n,), from `signed_weights`.
-        denominator: n by default.
+        denominator: above 0; n by default.
+
+    Raises:
+        ValueError: losses and weights of different shapes, or a denominator that is not above 0.
 
     >>> objective(np.array([1.0, 2.0, 9.0]), np.array([1.0, -0.5, 0.0]))
     0.0
     """
-    losses = np.asarray(losses, dtype=np.float64)
-    denominator = losses.size if denominator is None else denominator
-    total = np.sum(np.where(losses == np.inf, 0.0, losses) * weights)
-    return float(total / denominator) if denominator else float(total)
+    losses, weights = checks.floats("losses", losses), checks.floats("weights", weights)
+    _require_shape("weights", weights, losses)
+    if denominator is None:
+        denominator = max(losses.size, 1)
+    elif not checks.number("denominator", denominator, 0, float("inf"), "try n"):
+        raise ValueError(f"denominator: must be above 0, got {denominator!r}; try n")
+    return float(np.sum(np.where(losses == np.inf, 0.0, losses) * weights) / denominator)
+
+
+def _require_shape(name: str, given: Array, other: Array) -> None:
+    if given.shape != other.shape:
+        raise ValueError(
+            f"{name}: must have an entry for each example, got shapes {given.shape} and "
+            f"{other.shape}; try the same examples in both"
+        )

@@ -7,11 +7,10 @@ from typing import TypeVar
 
 from sigua import checks
 from sigua._method import Method
-from sigua.conditions import Agreement, NonNegative
+from sigua.conditions import Agreement
 from sigua.transition import TransitionMatrix
 
 _Found = TypeVar("_Found")
-_OWN_FLOOR = "a floor of your own, custom(NoiseFloor(...), ...)"
 
 
 def require_method(value: object) -> Method:
@@ -47,71 +46,18 @@ def find_form(T: TransitionMatrix, known: Mapping[str, _Found]) -> _Found:
 
 
 def require_classes(method: Method, k: int, predictions: str = "logits") -> None:
-    """Raise ValueError unless T, or the noise, is of as many classes as the predictions."""
-    T = method.T
-    known = getattr(method, "num_classes", None) if T is None else T.num_classes
-    if known is None or known == k:
-        return
-    if T is None:
+    """Raise ValueError unless T is of as many classes as the predictions."""
+    if method.T is not None and method.T.num_classes != k:
         raise ValueError(
-            f"num_classes: must be the number of classes, which the floor depends on, got {known} "
-            f"and {predictions} of {k}; try num_classes={k}"
-        )
-    raise ValueError(
-        f"T: must have a row per class, got {known} rows and {predictions} of {k} classes; "
-        "try a T of as many classes as the model has"
-    )
-
-
-def require_ranking(method: Method) -> None:
-    """Raise ValueError if the rule judges a corrected loss, for which none can stand in."""
-    if isinstance(method.condition, Agreement):
-        raise ValueError(
-            "rank_by: must be left out, for Agreement judges margins, got another loss; "
-            "try without it"
-        )
-    if isinstance(method.condition, NonNegative):
-        raise ValueError(
-            "rank_by: must be left out, for NonNegative judges the corrected loss itself, "
-            "got another loss; try without it"
-        )
-    if method.needs_cross_entropy and method.T is not None:
-        raise ValueError(
-            f"rank_by: must be left out, for the floor of {type(method).__name__} is that of the "
-            f"corrected loss itself, got another loss; try without it, or {_OWN_FLOOR}"
-        )
-
-
-def require_cross_entropy(method: Method, name: str, plain: bool, got: str, use: str) -> None:
-    """Raise ValueError if the rule needs cross-entropy and what judges is not plain.
-
-    Args:
-        method: whose rule it is.
-        name: of the argument that judges.
-        plain: whether that is plain cross-entropy.
-        got: what it is.
-        use: what to try instead.
-    """
-    if method.needs_cross_entropy and not plain:
-        raise ValueError(
-            f"{name}: must be plain cross-entropy, unsmoothed, whose floor "
-            f"{type(method).__name__} knows, got {got}; try {use}, or {_OWN_FLOOR}"
+            f"T: must have a row per class, got {method.T.num_classes} rows and {predictions} of "
+            f"{k} classes; try a T of as many classes as the model has"
         )
 
 
 def require_whole(method: Method, scope: str) -> None:
-    """Raise ValueError if the rule judges the mini-batch as a whole, and no part of it.
-
-    A perfect model's mean loss is above the floor over all classes, and not over those who were
-    given one label, or are in one image.
-    """
+    """Raise ValueError if the rule judges each example alone, and knows no groups."""
     if isinstance(method.condition, Agreement):
         raise ValueError(
-            f"{scope}: must be left out, for Agreement judges each example alone, got True; "
+            f"{scope}: must be left out, for Agreement judges each example alone, got groups; "
             "try without it"
-        )
-    if method.needs_cross_entropy:
-        raise ValueError(
-            f"{scope}: must be left out, for the floor of {type(method).__name__} is that of a "
-            f"mini-batch of all classes, got True; try without it, or {_OWN_FLOOR}"
         )

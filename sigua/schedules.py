@@ -12,14 +12,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sigua import checks
 
-Epochs = NDArray[np.float64]
 Schedule = float | Callable[[float], float]
 """A constant, or a function of the epoch: `Knots`, or any callable."""
 
+INF = float("inf")
 PARTS = 10**9
 """Rates are counted in whole billionths, because floor(n * rate) in floating point is off by one
 for some everyday inputs: 100 * 0.29 is 28.999999999999996."""
@@ -36,15 +35,22 @@ def keep_rate(epoch: float, noise_rate: float, warmup: float = 10) -> float:
         noise_rate: share of wrong labels, in [0, 1).
         warmup: T_k >= 0, in epochs; 0 means no warm-up.
 
+    Raises:
+        ValueError: an argument out of range.
+
     >>> [keep_rate(t, noise_rate=0.5, warmup=10) for t in (0, 5, 10, 200)]
     [1.0, 0.75, 0.5, 0.5]
     """
+    epoch = epoch_number(epoch)
+    advice = "try the share of wrong labels"
+    noise_rate = checks.number("noise_rate", noise_rate, 0, 1, advice, closed=False)
+    warmup = checks.number("warmup", warmup, 0, INF, "try epochs, 0 for no warm-up")
     return 1.0 - noise_rate * (min(epoch / warmup, 1.0) if warmup else 1.0)
 
 
-def keep_rates(epochs: Epochs, noise_rate: float, warmup: float = 10) -> Epochs:
-    """Return `keep_rate` of many epochs at once."""
-    return 1.0 - noise_rate * (np.minimum(epochs / warmup, 1.0) if warmup else np.ones_like(epochs))
+def epoch_number(epoch: float) -> float:
+    """Return an epoch as a float, or raise ValueError unless it is a number of at least 0."""
+    return checks.number("epoch", epoch, 0, INF, "try counting epochs from 0")
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class Knots:
         return self.points[-1][0]
 
     def __call__(self, epoch: float) -> float:
+        epoch = checks.number("epoch", epoch, -INF, INF, "try a number")
         before = [point for point in self.points if point[0] <= epoch]
         after = self.points[len(before) :]
         if not before or not after:
@@ -92,13 +99,6 @@ class Knots:
         (t0, v0), (t1, v1) = before[-1], after[0]
         return v0 + (v1 - v0) * (epoch - t0) / (t1 - t0)
 
-    def at_each(self, epochs: Epochs) -> Epochs:
-        """Return the function of many epochs at once."""
-        knots, values = np.array(self.points).T
-        epochs = np.maximum(epochs, knots[0])
-        i = np.searchsorted(knots, epochs, side="right") - 1
-        rise, width = np.append(np.diff(values), 0.0), np.append(np.diff(knots), 1.0)
-        return np.asarray(values[i] + rise[i] * (epochs - knots[i]) / width[i])
 
 
 def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
@@ -111,32 +111,22 @@ def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> 
     return checks.number(name, value, 0, high, f"try another value at epoch {epoch:g}")
 
 
-def values_at(name: str, schedule: Schedule, epochs: Epochs, high: float = 1.0) -> Epochs:
-    """Return `value_at` for many epochs at once, and raise ValueError as it does."""
-    if type(schedule) is Knots:
-        return schedule.at_each(epochs)
-    if callable(schedule):
-        return np.array([value_at(name, schedule, epoch, high) for epoch in epochs.tolist()])
-    return np.full(len(epochs), value_at(name, schedule, 0.0, high))
-
-
 def horizon(schedule: object) -> float:
     """Return the epoch from which a schedule or a condition stays the same; inf if unknown."""
-    return float(getattr(schedule, "horizon", float("inf") if callable(schedule) else 0.0))
+    return float(getattr(schedule, "horizon", INF if callable(schedule) else 0.0))
 
 
 def rate_to_parts(rate: float) -> int:
     """Return a rate in whole billionths, rounded up unless it is barely above a whole number.
 
+    Raises:
+        ValueError: it lies outside [0, 1].
+
     >>> rate_to_parts(0.29), rate_to_parts(1 / 3)
     (290000000, 333333334)
     """
+    rate = checks.number("rate", rate, 0, 1, "try a fraction, such as 0.5")
     return math.ceil(rate * PARTS - 1e-3)
-
-
-def rates_to_parts(rates: Epochs) -> NDArray[np.int64]:
-    """Return `rate_to_parts` of many rates at once."""
-    return np.ceil(rates * PARTS - 1e-3).astype(np.int64)
 
 
 def rate_to_count(size: Any, parts: Any) -> Any:
@@ -146,11 +136,26 @@ def rate_to_count(size: Any, parts: Any) -> Any:
     product is exact up to 9 billion examples. In 32 bits, all that JAX has by default, it is a long
     division in base 1000, in which no intermediate exceeds 1001 * size: exact up to 2,145,000.
 
+    Raises:
+        ValueError: a floating-point number, or a negative one of Python's.
+
     >>> rate_to_count(100, rate_to_parts(0.29))
     29
     """
-    if not any("32" in str(getattr(number, "dtype", "")) for number in (size, parts)):
+    kinds = [_kind(name, number) for name, number in (("size", size), ("parts", parts))]
+    if not any("32" in kind for kind in kinds):
         return size * parts // PARTS
     low = size * (parts % 1000) // 1000
     middle = (size * (parts // 1000 % 1000) + low) // 1000
     return (size * (parts // 1000000) + middle) // 1000
+
+
+def _kind(name: str, number: Any) -> str:
+    """Return the dtype of a number or tensor, or raise ValueError unless it counts something."""
+    kind = str(getattr(number, "dtype", type(number).__name__))
+    if "int" not in kind or (kind == "int" and number < 0):
+        raise ValueError(
+            f"{name}: must be an integer of at least 0, or integers, got {number!r}; "
+            "try rate_to_parts(rate) for a rate"
+        )
+    return kind

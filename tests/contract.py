@@ -5,7 +5,6 @@ Golden vectors, made by an independent script, and masks by hand can.
 """
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +35,7 @@ CORRECTED = [
     lambda T: sigua.sigua_bc(T, gamma=0.5),
     lambda T: sigua.sigua_bc(T, gamma=0.5, over="batch"),
     sigua.forward_correction,
-    lambda T: sigua.sigua_fc(T, gamma=0.5, floor=9.0),
+    lambda T: sigua.custom(sigua.NoiseFloor(9.0), 0.5, "forward", T),
 ]
 METHODS = [
     sigua.standard(),
@@ -52,12 +51,10 @@ METHODS = [
     sigua.sigua_bc(ROWS, over="classes"),
     sigua.custom(sigua.SmallLoss(0.5, 0.25, 0), 0.25, "forward", PAIR),
     # Of the random mini-batches one floor is below the mean loss, the other above it.
-    sigua.sigua_nf(0.5, K),
+    sigua.custom(sigua.NoiseFloor(sigua.noise_floor(0.5, K)), gamma=1.0),
     sigua.custom(sigua.NoiseFloor(9.0), gamma=0.5),
 ]
-# The core runs with NumPy alone as well, and only the inverse of a sparse T needs more.
-needs_scipy = pytest.mark.skipif(find_spec("scipy") is None, reason="SciPy is not installed")
-SPARSE = [pytest.param(make(BLOCKS), marks=needs_scipy) for make in CORRECTED]
+SPARSE = [make(BLOCKS) for make in CORRECTED]
 
 
 class Step(NamedTuple):

@@ -161,7 +161,6 @@ MANY = [
     sigua.sigua_sl(1 / 3, delta=RAMP, gamma=sigua.Knots([(0, 0.0), (9, 1.0)]), warmup=7),
     sigua.sigua_sl(0.92, delta=0.3, warmup=0.5, variant="official"),
     sigua.self_teaching(0.5, warmup=0),
-    sigua.sigua_nf(0.5, 10),
     sigua.custom(sigua.NoiseFloor(RAMP), gamma=sigua.Knots([(3, 0.2)])),
     sigua.sigua_sl(0.5, delta=lambda t: 0.1 / (1 + t), gamma=lambda t: 0.01),
     sigua.sigua_ag(warmup=3),

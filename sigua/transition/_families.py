@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
-from sigua.transition._pair import SPARSE_ABOVE
 from sigua.transition._sparse import Csr
-from sigua.transition.matrix import TransitionMatrix
+from sigua.transition.matrix import SPARSE_ABOVE, TransitionMatrix
 
 
 def mapped_transition(

@@ -1,7 +1,4 @@
-"""Sparse k x k matrices as NumPy arrays: how they are kept, and the tables that steps gather from.
-
-SciPy makes them and inverts them (`_sparse_inverse`); nothing else needs it.
-"""
+"""Sparse k x k matrices as NumPy arrays: how they are kept, and the table that a step gathers from."""
 
 from __future__ import annotations
 
@@ -15,9 +12,6 @@ Integers = NDArray[np.int64]
 
 MAX_ENTRIES = 50_000_000
 """The most entries of a `Padded` table: 0.8 GB here, 0.6 GB on a device in float32."""
-
-INVERSE_ERROR = 1e-8
-"""By how much a row of a truncated T^-1 may be off in all; float32's eps is 12 times as much."""
 
 
 class Csr(NamedTuple):
@@ -64,12 +58,9 @@ class Csr(NamedTuple):
         rows[self.owners(), self.indices] = self.data
         return rows
 
-    def times(self, x: Matrix) -> Matrix:
-        """Return the product with a vector."""
-        return np.asarray(np.bincount(self.owners(), self.data * x[self.indices], self.size))
-
-    def transposed(self) -> Csr:
-        return Csr.of(self.indices, self.owners(), self.data, self.size)
+    def diagonal(self) -> Matrix:
+        on = self.indices == self.owners()
+        return np.asarray(np.bincount(self.indices[on], self.data[on], self.size))
 
     def draw(self, rows: NDArray[np.integer], rng: np.random.Generator) -> Integers:
         """Return for each of `rows` a column, drawn with that row's probabilities."""
@@ -84,61 +75,31 @@ class Csr(NamedTuple):
 class Padded(NamedTuple):
     """A sparse matrix as two k x m arrays: row i holds `values[i]` at the columns `columns[i]`.
 
-    An entry of 0 is none: rows shorter than m are filled up with it, at column i or any other.
+    An entry of 0 is none: rows shorter than m are filled up with it, at column i.
     """
 
     columns: Integers
     values: Matrix
 
-    @classmethod
-    def empty(cls, k: int, m: int) -> Padded:
-        return cls(np.repeat(np.arange(k)[:, None], m, axis=1), np.zeros((k, m)))
-
-
-def padded(csr: Csr) -> Padded | None:
-    """Return the matrix as a `Padded` table; None if that would hold too many entries."""
-    lengths = np.diff(csr.indptr)
-    k, m = csr.size, max(int(lengths.max()), 1)
-    if k * m > MAX_ENTRIES:
-        return None
-    owners = csr.owners()
-    places = np.arange(len(owners)) - csr.indptr[owners]
-    table = Padded.empty(k, m)
-    table.columns[owners, places] = csr.indices
-    table.values[owners, places] = csr.data
-    return table
-
-
-def largest(columns: Integers, values: Matrix, budget: float) -> Padded:
-    """Return so many of the largest entries of each row that those left out add up to `budget`."""
-    order = np.argsort(-np.abs(values), axis=1)
-    values = np.take_along_axis(values, order, axis=1)
-    left_out = np.abs(values[:, ::-1]).cumsum(axis=1)[:, ::-1].max(axis=0)
-    m = max(int((left_out > budget).sum()), 1)
-    return Padded(np.take_along_axis(columns, order, axis=1)[:, :m], values[:, :m])
-
 
 def column_table(csr: Csr) -> Padded:
     """Return T' padded: what each class may be observed for, and with which probability."""
-    columns = csr.transposed()
-    table = padded(columns)
-    if table is None:
-        lengths = np.diff(columns.indptr)
+    k, owners = csr.size, csr.owners()
+    observed = Csr.of(csr.indices, owners, csr.data, k)
+    lengths = np.diff(observed.indptr)
+    m = max(int(lengths.max()), 1)
+    if k * m > MAX_ENTRIES:
         raise ValueError(
             f"T: must have at most {MAX_ENTRIES} entries in its longest column times k to be kept "
-            f"sparse, got class {lengths.argmax()}, which is observed for {lengths.max()} of "
-            f"{csr.size}; try splitting or dropping that class, or symmetric noise"
+            f"sparse, got class {lengths.argmax()}, which is observed for {m} of {k}; "
+            "try splitting or dropping that class, or symmetric noise"
         )
+    owners = observed.owners()
+    places = np.arange(len(owners)) - observed.indptr[owners]
+    table = Padded(np.repeat(np.arange(k)[:, None], m, axis=1), np.zeros((k, m)))
+    table.columns[owners, places] = observed.indices
+    table.values[owners, places] = observed.data
     return table
-
-
-def fills_in(size: int) -> ValueError:
-    """Return the error for a T^-1 that is not sparse enough for a table."""
-    return ValueError(
-        f"T: must have an inverse with rows of at most {MAX_ENTRIES // size} entries for backward "
-        f"correction, got one of {size} classes that fills in; try forward_correction(T), or "
-        "dropping the rarest confusions"
-    )
 
 
 def pair_csr(rate: float, size: int) -> Csr:
@@ -147,27 +108,3 @@ def pair_csr(rate: float, size: int) -> Csr:
     i, j = np.concatenate([each, each]), np.concatenate([each, (each + 1) % size])
     csr = Csr.of(i, j, np.repeat([1 - rate, rate], size), size)
     return csr.keep(csr.data > 0)
-
-
-def pair_inverse(rate: float, size: int) -> Padded:
-    """Return T^-1 of pair noise, a geometric series along the circle, to INVERSE_ERROR a row.
-
-    With the shift P and r = rate / (1 - rate), T = (1 - rate)(I + r P), so that T^-1 is
-    sum_j (-r)^j P^j / (1 - rate) / (1 - (-r)^k), j < k; for r > 1 the same from P^-1.
-    """
-    forwards = rate <= 0.5
-    large, small = (1 - rate, rate) if forwards else (rate, 1 - rate)
-    ratio = -small / large
-    scale = 1 / (large * (1 - ratio**size))
-    tail = abs(scale) / (1 + ratio) if ratio > -1 else float("inf")  # times |r|^m: what is left out
-    m = size
-    if ratio == 0:
-        m = 1
-    elif tail < float("inf"):
-        m = min(size, int(np.ceil(np.log(INVERSE_ERROR / tail) / np.log(-ratio))))
-    if size * m > MAX_ENTRIES:
-        raise fills_in(size)
-    steps = np.arange(m)
-    offsets = steps if forwards else -1 - steps
-    columns = (np.arange(size)[:, None] + offsets) % size
-    return Padded(columns, np.tile(scale * ratio**steps, (size, 1)))

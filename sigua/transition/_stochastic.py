@@ -40,13 +40,13 @@ def from_dense(rows: ArrayLike) -> Matrix:
 
 def from_sparse(rows: Any) -> Csr:
     """Return a checked copy of sparse `rows` in float64, without zeros."""
-    shape = (rows.size,) * 2 if isinstance(rows, Csr) else tuple(rows.shape)
-    _refuse_shape(shape)
-    if not isinstance(rows, Csr):
-        rows = rows.tocoo()
-        i, j, values = rows.row, rows.col, rows.data
+    if isinstance(rows, Csr):
+        rows = _csr_parts(rows)
+        shape, i, j, values = (rows.size,) * 2, rows.owners(), rows.indices, rows.data
     else:
-        i, j, values = rows.owners(), rows.indices, rows.data
+        rows = rows.tocoo()
+        shape, i, j, values = tuple(rows.shape), rows.row, rows.col, rows.data
+    _refuse_shape(shape)
     numbers = _numbers(np.asarray(values))
     try:
         csr = Csr.of(i, j, numbers, shape[0])
@@ -57,10 +57,47 @@ def from_sparse(rows: Any) -> Csr:
         at = int(wrong.argmax())
         raise _no_probability(csr.owners()[at], csr.indices[at], csr.data[at])
     csr = csr.keep(csr.data > 0)
-    sums = csr.times(np.ones(csr.size))
+    sums = np.bincount(csr.owners(), csr.data, csr.size)
     _refuse_sums(sums, np.bincount(csr.indices, csr.data, csr.size))
     off = np.where(np.abs(sums - 1) <= 1e-12, 1.0, sums)
     return csr._replace(data=csr.data / off[csr.owners()])
+
+
+def _csr_parts(csr: Csr) -> Csr:
+    """Return compressed rows as arrays, or raise ValueError if they are none."""
+    data, indices, indptr = (np.asarray(checks.array("rows", part)) for part in csr)
+    broken = indptr.ndim != 1 or len(indptr) < 2 or indices.ndim != 1
+    broken = broken or any(part.dtype.kind not in "iu" for part in (indices, indptr))
+    broken = broken or data.shape != indices.shape or (np.diff(indptr) < 0).any()
+    if broken or (indptr[0], indptr[-1]) != (0, len(data)):
+        raise ValueError(
+            "rows: must be a square matrix in compressed sparse rows, got data, indices and indptr "
+            "that make none; try the csr or to_dict() of another T, or a matrix of SciPy"
+        )
+    return Csr(data, indices, indptr)
+
+
+def sparse_condition(csr: Csr, most: int) -> float:
+    """Return ||T^-1||, which is the condition number as ||T|| = 1, in the infinity norm.
+
+    A bound of it is small enough where each diagonal entry d is above 1/2: the other entries of its
+    row sum to 1 - d, so that ||T^-1|| <= 1 / min(2 d - 1).
+
+    Raises:
+        ValueError: only the dense inverse could tell, and T has more than `most` classes.
+    """
+    dominance = float((2 * csr.diagonal() - 1).min())
+    if dominance * MAX_CONDITION >= 1:
+        return 1 / dominance
+    if csr.size > most:
+        raise ValueError(
+            f"rows: must have a diagonal above one half if sparse, with more than {most} classes, "
+            f"got {(dominance + 1) / 2:.3g} among {csr.size}; try less noise, or fewer classes"
+        )
+    try:
+        return float(np.abs(np.linalg.inv(csr.dense())).sum(axis=1).max())
+    except np.linalg.LinAlgError:
+        return float("inf")
 
 
 def refuse_above(condition: float, name: str) -> None:

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
-from sigua.transition._form import Form
-from sigua.transition._forms import Dense, Sparse, Symmetric
-from sigua.transition._kept import Kept
-from sigua.transition._pair import Pair
-from sigua.transition._sparse import Csr, Matrix, Padded
-from sigua.transition._stochastic import ROUNDING, is_sparse
+from sigua.transition._sparse import Csr, Matrix, Padded, column_table, pair_csr
+from sigua.transition._stochastic import (
+    ROUNDING,
+    from_dense,
+    from_sparse,
+    is_sparse,
+    refuse_above,
+    sparse_condition,
+)
 
-FORMS: tuple[type[Form], ...] = (Dense, Sparse, Pair, Symmetric)
+SPARSE_ABOVE = 1000
+"""Pair noise and mappings of more classes than this are kept sparse."""
+MAX_DENSE = 10_000
+"""The most classes for which a sparse or symmetric T becomes a k x k array, of 0.8 GB."""
 
 
-class TransitionMatrix(Kept):
+class TransitionMatrix:
     """An immutable, invertible, row-stochastic matrix, checked when it is made.
 
     `TransitionMatrix.symmetric` is kept as two numbers, and a sparse matrix, or the `pair` noise of
     more than 1000 classes, as its entries: neither becomes a k x k array unless `rows` or `inverse`
-    is asked for, which is for up to 10,000 classes. Every other matrix is kept in float64.
-
-    Backward correction by a sparse T needs a sparse T^-1, and has it where classes fall into groups
-    or lie in a row, or noise is weak; not where each is mistaken for a few at random. Forward
-    correction needs columns that are not long. What does not fit is refused when it is asked for.
+    is asked for, as backward correction by a sparse T does, which is for up to 10,000 classes.
+    Every other matrix is kept in float64.
 
     Args:
         rows: shape (k, k), k >= 2, float; row i is the distribution of the observed label for true
@@ -39,44 +43,48 @@ class TransitionMatrix(Kept):
         ValueError: not square, an entry negative or not finite, a row that does not sum to 1, or a
             condition number above 1e4, singular matrices included. It is taken in the 2-norm, and
             for a sparse matrix in the infinity norm: how much T^-1 may multiply the largest loss.
-            There, noise above one half in groups of more than 2000 classes is refused, too.
-        ImportError: SciPy is needed, for a sparse T with noise above one half, and not installed.
+            A sparse matrix of more than 10,000 classes needs a diagonal above one half.
+
+    Attributes:
+        form: how it is kept: "symmetric", "dense" or "sparse".
+        num_classes: k.
+        flip_rate: the noise rate of symmetric noise; None for any other matrix.
+        csr: (data, indices, indptr) of a T that is kept sparse, in SciPy's order; None for others.
 
     >>> T = TransitionMatrix([[0.9, 0.1], [0.2, 0.8]])
     >>> T.num_classes, T.inverse.round(3).tolist()
     (2, [[1.143, -0.143], [-0.286, 1.286]])
     """
 
-    _kept: Form
+    form: str
+    num_classes: int
+    flip_rate: float | None = None
+    csr: Csr | None = None
+    _pair_rate: float | None = None
 
     def __init__(self, rows: Any) -> None:
-        self._keep(_kept=(Sparse if is_sparse(rows) else Dense).checked(rows))
+        if is_sparse(rows):
+            csr = from_sparse(rows)
+            refuse_above(sparse_condition(csr, MAX_DENSE), "rows")
+            self._keep(form="sparse", num_classes=csr.size, csr=csr)
+        else:
+            dense = from_dense(rows)
+            refuse_above(float(np.linalg.cond(dense)), "rows")
+            self._keep(form="dense", num_classes=len(dense), rows=dense)
 
     @classmethod
-    def _of(cls, form: Form) -> TransitionMatrix:
+    def _of(cls, **parts: Any) -> TransitionMatrix:
         self = cls.__new__(cls)
-        self._keep(_kept=form)
+        self._keep(**parts)
         return self
 
-    @property
-    def form(self) -> str:
-        """How it is kept: "symmetric", "dense" or "sparse"."""
-        return self._kept.name
-
-    @property
-    def num_classes(self) -> int:
-        """The number of classes, k."""
-        return self._kept.size
-
-    @property
-    def flip_rate(self) -> float | None:
-        """The noise rate of symmetric noise; None for any other matrix."""
-        return self._kept.flip_rate
-
-    @property
-    def csr(self) -> Csr | None:
-        """(data, indices, indptr) of a T that is kept sparse, in SciPy's order; None for others."""
-        return self._kept.csr
+    def _keep(self, **parts: Any) -> None:
+        """Set attributes; arrays, and those of tuples, become read-only."""
+        for part in parts.values():
+            for array in part if isinstance(part, tuple) else (part,):
+                if isinstance(array, np.ndarray):
+                    array.setflags(write=False)
+        vars(self).update(parts)
 
     @classmethod
     def symmetric(cls, noise_rate: float, num_classes: int) -> TransitionMatrix:
@@ -89,7 +97,10 @@ class TransitionMatrix(Kept):
         >>> TransitionMatrix.symmetric(0.5, 3).rows.tolist()
         [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
         """
-        return cls._of(Symmetric.checked(noise_rate, num_classes))
+        rate, k = _rate_and_size(noise_rate, num_classes)
+        # The eigenvalues are 1 and 1 - eps - eps / (k - 1), which is 0 at eps = (k - 1) / k.
+        _refuse_small(abs(1 - rate - rate / (k - 1)))
+        return cls._of(form="symmetric", num_classes=k, flip_rate=rate)
 
     @classmethod
     def pair(cls, noise_rate: float, num_classes: int) -> TransitionMatrix:
@@ -101,7 +112,13 @@ class TransitionMatrix(Kept):
         >>> TransitionMatrix.pair(0.25, 3).rows.tolist()
         [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
         """
-        return cls._of(Pair.checked_pair(noise_rate, num_classes))
+        rate, k = _rate_and_size(noise_rate, num_classes)
+        # T is normal, with eigenvalues 1 - eps + eps w for the k-th roots w of 1.
+        _refuse_small(abs(1 - rate + rate * np.exp(2j * np.pi * (k // 2) / k)))
+        csr = pair_csr(rate, k)
+        if k > SPARSE_ABOVE:
+            return cls._of(form="sparse", num_classes=k, csr=csr, _pair_rate=rate)
+        return cls._of(form="dense", num_classes=k, rows=csr.dense(), _pair_rate=rate)
 
     @classmethod
     def from_cleanlab(cls, noise_matrix: ArrayLike) -> TransitionMatrix:
@@ -126,6 +143,46 @@ class TransitionMatrix(Kept):
             )
         return cls(matrix.T)
 
+    @cached_property
+    def rows(self) -> Matrix:
+        """T itself, float64, shape (k, k), read-only.
+
+        Raises:
+            ValueError: a sparse or symmetric T of more than 10,000 classes.
+        """
+        k = self.num_classes
+        if k > MAX_DENSE:
+            raise ValueError(
+                f"T: must have at most {MAX_DENSE} classes for rows and inverse, got {k}; "
+                "try csr, or entries and inverse_pair"
+            )
+        if self.csr is not None:
+            return _read_only(self.csr.dense())
+        on, off = self.entries
+        rows = np.full((k, k), off)
+        np.fill_diagonal(rows, on)
+        return _read_only(rows)
+
+    @cached_property
+    def inverse(self) -> Matrix:
+        """T^-1, float64, shape (k, k), read-only; computed once. Its rows sum to 1.
+
+        Raises:
+            ValueError: a sparse or symmetric T of more than 10,000 classes.
+        """
+        return _read_only(np.linalg.inv(self.rows).astype(np.float64, copy=False))
+
+    @property
+    def inverse_column_sums(self) -> Matrix:
+        """1'T^-1, float64, shape (k,): what each class's loss weighs in `over="classes"`.
+
+        Raises:
+            ValueError: a sparse T of more than 10,000 classes.
+        """
+        if self.flip_rate is not None:
+            return np.ones(self.num_classes)
+        return np.asarray(self.inverse.sum(axis=0), dtype=np.float64)
+
     @property
     def entries(self) -> tuple[float, float]:
         """T's entry on and off the diagonal, for symmetric noise only.
@@ -133,46 +190,9 @@ class TransitionMatrix(Kept):
         Raises:
             ValueError: any other noise.
         """
-        return self._kept.entries
-
-    @property
-    def rows(self) -> Matrix:
-        """T itself, float64, shape (k, k), read-only.
-
-        Raises:
-            ValueError: a sparse or symmetric T of more than 10,000 classes.
-        """
-        return self._kept.rows
-
-    @property
-    def inverse(self) -> Matrix:
-        """T^-1, float64, shape (k, k), read-only; computed once. Its rows sum to 1.
-
-        Raises:
-            ValueError: a sparse or symmetric T of more than 10,000 classes.
-        """
-        return self._kept.inverse
-
-    @property
-    def column_table(self) -> Padded:
-        """T', padded, for forward correction by a sparse T; computed once.
-
-        Raises:
-            ValueError: not kept sparse, or one class is observed for very many others.
-        """
-        return self._kept.column_table
-
-    @property
-    def inverse_table(self) -> Padded:
-        """T^-1, padded, for backward correction by a sparse T; computed once.
-
-        Small entries are left out, such that each row is exact to 1e-8 in the sum of its errors.
-
-        Raises:
-            ValueError: not kept sparse, or T^-1 has too many entries.
-            ImportError: SciPy is not installed. For `pair` it is not needed.
-        """
-        return self._kept.inverse_table
+        if self.flip_rate is None:
+            raise ValueError(f"T: must be symmetric noise, got {self!r}; try rows and inverse")
+        return 1 - self.flip_rate, self.flip_rate / (self.num_classes - 1)
 
     @property
     def inverse_pair(self) -> tuple[float, float]:
@@ -185,24 +205,26 @@ class TransitionMatrix(Kept):
         on, off = self.entries
         return 1 / (on - off), -off / (on - off)
 
-    @property
-    def inverse_column_sums(self) -> Matrix:
-        """1'T^-1, float64, shape (k,): what each class's loss weighs in `over="classes"`.
+    @cached_property
+    def column_table(self) -> Padded:
+        """T', padded, for forward correction by a sparse T; computed once.
 
         Raises:
-            ValueError: as for `inverse_table`, of a sparse T.
+            ValueError: not kept sparse, or one class is observed for very many others.
         """
-        return self._kept.inverse_column_sums()
-
-    def __repr__(self) -> str:
-        return repr(self._kept)
-
-    def _parts(self) -> tuple[Any, ...]:
-        return self._kept._parts()
+        if self.csr is None:
+            raise ValueError(f"T: must be kept sparse, got {self!r}; try rows and inverse")
+        return column_table(self.csr)
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers from which `from_dict` makes the same matrix."""
-        return self._kept.to_dict()
+        if self.flip_rate is not None:
+            return {"noise_rate": self.flip_rate, "num_classes": self.num_classes}
+        if self._pair_rate is not None:
+            return {"pair_rate": self._pair_rate, "num_classes": self.num_classes}
+        if self.csr is not None:
+            return {name: part.tolist() for name, part in self.csr._asdict().items()}
+        return {"rows": self.rows.tolist()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TransitionMatrix:
@@ -214,12 +236,68 @@ class TransitionMatrix(Kept):
         rule = "data: must be what to_dict returned"
         if not isinstance(data, dict):
             raise ValueError(f"{rule}, got a {type(data).__name__}; try T.to_dict()")
-        form = next((form for form in FORMS if form.key in data), Symmetric)
+        key = next((key for key in _MAKERS if key in data), "noise_rate")
         try:
-            return cls._of(form.from_dict(data))
-        except (KeyError, TypeError) as error:  # a part is missing, unknown or of another type
+            return _MAKERS[key](**data)
+        except TypeError as error:  # a part is missing, unknown or of another type
             got = ", ".join(map(str, data)) or "an empty dict"
             raise ValueError(f"{rule}, got {got} ({error}); try T.to_dict()") from None
+
+    def __repr__(self) -> str:
+        if self.flip_rate is not None:
+            return f"TransitionMatrix.symmetric({self.flip_rate}, {self.num_classes})"
+        if self._pair_rate is not None:
+            return f"TransitionMatrix.pair({self._pair_rate}, {self.num_classes})"
+        if self.csr is not None:
+            entries = len(self.csr.data)
+            return f"<TransitionMatrix of {self.num_classes} classes, sparse with {entries} entries>"
+        return f"TransitionMatrix({self.rows.tolist()})"
+
+    def _parts(self) -> tuple[Any, ...]:
+        """Return what it is: two are equal if these are."""
+        if self.flip_rate is not None:
+            return self.num_classes, self.flip_rate
+        return self.csr or (self.rows,)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TransitionMatrix):
+            return NotImplemented
+        mine, others = self._parts(), other._parts()
+        return len(mine) == len(others) and all(map(np.array_equal, mine, others))
+
+    def __hash__(self) -> int:
+        parts = self._parts()
+        return hash(tuple(p.tobytes() if isinstance(p, np.ndarray) else p for p in parts))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a TransitionMatrix is immutable; make another")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._keep(**state)  # a copy or a pickle has made arrays writeable
+
+
+_MAKERS: dict[str, Any] = {  # by the entry of `to_dict` that tells one form from the others
+    "rows": lambda rows: TransitionMatrix(rows),
+    "indptr": lambda data, indices, indptr: TransitionMatrix(Csr(data, indices, indptr)),
+    "pair_rate": lambda pair_rate, num_classes: TransitionMatrix.pair(pair_rate, num_classes),
+    "noise_rate": TransitionMatrix.symmetric,
+}
+
+
+def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
+    advice = "try the share of wrong labels"
+    rate = checks.number("noise_rate", noise_rate, 0, 1, advice, closed=False)
+    return rate, checks.whole("num_classes", num_classes, 2, "try the number of classes")
+
+
+def _refuse_small(least: float) -> None:
+    """Refuse noise by the smallest absolute value of an eigenvalue; the largest is 1."""
+    refuse_above(1 / least if least else float("inf"), "noise_rate")
+
+
+def _read_only(array: Matrix) -> Matrix:
+    array.setflags(write=False)
+    return array
 
 
 def matrix_from(rows: Matrix, name: str, how: str, advice: str) -> TransitionMatrix:
