@@ -7,6 +7,7 @@ scikit-learn), trainers (torch, Keras and what examples/trainers needs). By defa
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,23 @@ def documented():
     return blocks
 
 
+@pytest.fixture
+def example(monkeypatch, capsys, tmp_path):
+    """Run an example as a user does, but in this process; return what it prints.
+
+    It runs in an empty folder, `tmp_path`; what it ends with if it refuses is a SystemExit.
+    """
+
+    def run(path, *arguments):
+        monkeypatch.syspath_prepend(path.parent)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def accuracies():
     """Run an example, warnings being errors, and return what it prints: accuracies by name."""
@@ -75,7 +93,7 @@ def accuracies():
     def run(example):
         command = [sys.executable, "-W", "error", example]
         env = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         return dict(re.findall(r"(\w+): (\d+\.\d)% of the test \w+ right", done.stdout))
 
