@@ -195,16 +195,12 @@ def test_a_report_of_nothing_is_refused():
 
 
 def test_a_split_from_inside_vmap_is_refused():
-    """Its masks are no tensors outside of it."""
-    found = []
-
-    def inside(good):
-        found.append(Split(good, ~good))
-        return good
-
-    torch.func.vmap(inside)(torch.ones(2, 4, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"^split: must be that of a mini-batch, .*vmap; try"):
-        SelectionMeter().update(found[0])
+    """Its masks are no tensors outside of it, and so the criterion has none."""
+    criterion = SIGUALoss(sigua.self_teaching(0.5))
+    labels = torch.zeros(2, 4, dtype=torch.long)
+    torch.func.vmap(criterion)(torch.zeros(2, 4, 3, requires_grad=True), labels)
+    with pytest.raises(ValueError, match=r"^split: must be a sigua.Split, got NoneType; try crit"):
+        SelectionMeter().update(criterion.split)
 
 
 def test_meter_asks_nothing_of_a_target_that_is_ignored():

@@ -65,7 +65,10 @@ class SelectionMeter:
             ValueError: shapes or dtypes that do not fit, other arguments or another number of
                 classes than in the calls before, or, on the CPU, a class out of range.
         """
-        good, right, found = _mask(split), None, None
+        if not isinstance(split, Split):  # None after a call inside a transform of torch.func, too
+            advice = "criterion.split after a training call"
+            _refuse("split", "be a sigua.Split", type(split).__name__, advice)
+        good, right, found = split.good, None, None
         if intact is not None:
             _require("intact", intact, good.shape, (torch.bool,), "clean == y")
         if target is not None:
@@ -229,18 +232,6 @@ def _require(
 def _named(counts: dict[str, Tensor], classes: Tensor | None) -> str:
     k = [] if classes is None else [f"{classes.shape[1]} classes"]
     return ", ".join([*counts, *k])
-
-
-def _mask(split: Split) -> Tensor:
-    """Return who is good, of a mini-batch's split."""
-    if not isinstance(split, Split):
-        advice = "criterion.split after a training call"
-        _refuse("split", "be a sigua.Split", type(split).__name__, advice)
-    if torch._C._functorch.is_batchedtensor(split.good):
-        advice = "one call of the criterion for each mini-batch"
-        _refuse("split", "be that of a mini-batch", "one from inside torch.func.vmap", advice)
-    good: Tensor = split.good
-    return good
 
 
 def _in_range(name: str, value: Tensor, size: int) -> None:
