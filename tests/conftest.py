@@ -78,6 +78,8 @@ def example(monkeypatch, capsys, tmp_path):
 
     def run(path, *arguments):
         monkeypatch.syspath_prepend(path.parent)
+        for file in path.parent.glob("*.py"):  # other examples have modules of the same names
+            monkeypatch.delitem(sys.modules, file.stem, raising=False)
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
         runpy.run_path(str(path), run_name="__main__")
