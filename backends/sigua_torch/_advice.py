@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 from sigua import Method, SmallLoss
-from sigua_torch._schedule import EpochNumbers
 
 FORGOTTEN_AFTER = 1_000
 """After this many training calls at epoch 0, the criterion warns about set_epoch."""
@@ -20,17 +19,16 @@ class Advice:
 
     Args:
         method: the method trained with.
-        numbers: the epoch's numbers, which know the epoch.
+        counts: whether the criterion counts epochs by itself.
         whole: whether the examples of a call are selected from together, and without others.
     """
 
-    def __init__(self, method: Method, numbers: EpochNumbers, whole: bool) -> None:
-        self.method, self.numbers = method, numbers
+    def __init__(self, method: Method, counts: bool, whole: bool) -> None:
+        self.method = method
         condition = method.condition
         self.rule = condition if whole and isinstance(condition, SmallLoss) else None
         self.known_sizes: set[int] = set()
-        can_forget = method.horizon > 0 and numbers.steps_per_epoch is None
-        self.calls_at_epoch_0: int | None = 0 if can_forget else None
+        self.calls_at_epoch_0: int | None = 0 if method.horizon > 0 and not counts else None
 
     def look(self, size: int) -> None:
         """Check a call with `size` examples."""
@@ -39,7 +37,7 @@ class Advice:
         if self.calls_at_epoch_0 is not None:
             self.calls_at_epoch_0 += 1
             if self.calls_at_epoch_0 == FORGOTTEN_AFTER:
-                self._look_at_epoch()
+                self._say_epoch()
 
     def _look_at_size(self, size: int, rule: SmallLoss) -> None:
         self.known_sizes.add(size)
@@ -52,13 +50,12 @@ class Advice:
                 stacklevel=USER,
             )
 
-    def _look_at_epoch(self) -> None:
+    def _say_epoch(self) -> None:
         self.calls_at_epoch_0 = None
-        if self.numbers.epoch == 0:
-            warnings.warn(
-                f"{FORGOTTEN_AFTER} training calls and still at epoch 0, where {self.method!r} "
-                "begins: call criterion.set_epoch(epoch) before each epoch; if epochs are long, "
-                "set_epoch(epoch + step / len(loader)) before each step; or pass "
-                "steps_per_epoch=len(loader)",
-                stacklevel=USER,
-            )
+        warnings.warn(
+            f"{FORGOTTEN_AFTER} training calls and still at epoch 0, where {self.method!r} "
+            "begins: call criterion.set_epoch(epoch) before each epoch; if epochs are long, "
+            "set_epoch(epoch + step / len(loader)) before each step; or pass "
+            "steps_per_epoch=len(loader)",
+            stacklevel=USER,
+        )

@@ -1,139 +1,176 @@
-"""The mini-batch that the user gives, as the losses take it; what does not fit is refused here."""
+"""The mini-batch that a user gives, as the step takes it; what does not fit is refused here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from sigua_torch import _check
-from sigua_torch._flat import is_visible
-from sigua_torch._measure import class_dim
+from sigua import Method
+from sigua.requirements import require_classes
+from sigua_torch import _check, _ops
 
-if TYPE_CHECKING:
-    from sigua_torch.loss import SIGUALoss
+HALF = torch.float16, torch.bfloat16
 
 
 class Examples(NamedTuple):
     """A mini-batch that fits the criterion and itself."""
 
     logits: Tensor
-    target: Tensor
-    """Class indices or floats; in floats, what is ignored is replaced."""
+    """float32 or better; (N, k, ...), or whatever a loss of the user's takes."""
+    y: Tensor
+    """Labels, those of who takes no part replaced by 0."""
     valid: Tensor | None
     """bool, with a loss's shape: who takes part; None if it is known that all do."""
-    items: Tensor | int | None
-    """What "mean" divides by; None for the examples at hand."""
-    on_host: bool
-    """Whether a number may be read off a tensor."""
-
-    @classmethod
-    def of(
-        cls, criterion: SIGUALoss, logits: Tensor, target: Tensor, items: Tensor | int | None
-    ) -> Examples:
-        """Return the examples, or raise ValueError if they do not fit.
-
-        Args:
-            criterion: whose options say what fits.
-            logits: as for `SIGUALoss`, and so are the next; of a sigmoid already two.
-            target: what they are compared with.
-            items: what "mean" divides by.
-        """
-        of_classes = criterion.base is None or criterion.reads_margins
-        base = None if of_classes else criterion.base
-        _check.batch(criterion.method, logits, target, base, criterion.weight)
-        if criterion.confidence is not None:
-            criterion.confidence.check(logits)
-        on_host = is_visible(logits)
-        valid = _valid(criterion, logits, target, on_host)
-        if items is not None:
-            _check.items(items, target, valid, on_host)
-        if target.is_floating_point():
-            target = _filled(criterion, logits, target, valid)
-            if of_classes and not criterion.sigmoid and (on_host or criterion.check_labels):
-                _check.probabilities(target, class_dim(logits))
-        return cls(logits, target, valid, items, on_host)
-
-    def for_training(self, criterion: SIGUALoss) -> Examples:
-        """Return them in float32 or better, with indices that one can look up by.
-
-        Args:
-            criterion: on another device than its own they are refused.
-        """
-        logits, target, valid, items, on_host = self
-        if not on_host:
-            _check.device(criterion.numbers.step.device, logits)
-        if logits.dtype in (torch.float16, torch.bfloat16):
-            logits = logits.float()
-            target = target.to(logits.dtype) if target.is_floating_point() else target
-        if not target.is_floating_point():  # uint8 would index like a mask
-            if valid is not None and not leaves_out(criterion, target):
-                target = target.masked_fill(~valid, 0)
-            target = target.long()
-        return Examples(logits, target, valid, items, on_host)
+    shape: torch.Size | None
+    """Of the losses; None where only the loss can tell."""
+    plain: bool
+    """Whether NumPy can look at them."""
 
 
-def leaves_out(criterion: SIGUALoss, target: Tensor) -> bool:
-    """Return whether cross-entropy itself gives what is ignored a loss of 0.
+def of_classes(
+    method: Method, input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int
+) -> Examples:
+    """Return examples with a class each, or with class probabilities.
 
-    It does for its own default index, where nothing else looks anything up by the target.
+    Args:
+        method: whose T must be of as many classes.
+        input: logits, (k,), (N, k) or (N, k, d1, ...).
+        target: class indices without the class dimension, or probabilities.
+        where: bool, with a loss's shape.
+        ignore_index: the class index that takes no part.
+
+    Raises:
+        ValueError: they do not fit.
     """
-    if not criterion.is_usual or criterion.weight is not None or criterion.ignore_index != -100:
-        return False
-    looks_up = criterion.method.T is not None or criterion.reads_margins
-    return not (looks_up or target.is_floating_point())
+    if not (type(input) is Tensor and type(target) is Tensor and input.device == target.device):
+        _check.tensor("input", input)
+        _check.tensor("target", target, input.device)
+    shape, index = input.shape, target.dtype == torch.int64
+    if not (index and len(shape) == 2 and shape[1] > 1 and target.shape == shape[:1]) or (
+        not input.is_floating_point()
+    ):
+        _check.classes(input, target)
+    if input.ndim == 1:
+        input, target = input[None], target[None]
+        where = None if where is None else where.reshape(1)
+    k = input.shape[1]
+    require_classes(method, k)
+    input = input.float() if input.dtype in HALF else input
+    if where is not None:
+        _check.mask("where", where, input.shape[:1] + input.shape[2:], input.device)
+    plain = _ops.is_plain(input)
+    if target.ndim == input.ndim:
+        y, valid = _probabilities(target.to(input.dtype), where, plain), where
+    else:
+        y = target if index else target.long()  # uint8 would index like a mask
+        y, valid = _indices(y, where, k, ignore_index, plain)
+    losses_shape = shape[:0] if len(shape) == 1 else input.shape[:1] + input.shape[2:]
+    return Examples(input, y, valid, losses_shape, plain)
 
 
-def _valid(criterion: SIGUALoss, logits: Tensor, target: Tensor, on_host: bool) -> Tensor | None:
-    """Return who takes part, with a loss's shape; None if it is known that all do."""
-    is_float = target.is_floating_point()
-    if target.numel() == 0 or (is_float and not criterion.ignores_floats):
-        return None
-    if is_float and criterion.sigmoid:
-        target = target.select(class_dim(logits), 1)
-    if not is_float and _must_be_classes(criterion):
-        return _valid_classes(criterion, target, logits.shape[class_dim(logits)], on_host)
-    if is_float and criterion.by_sigmoid:
-        return _valid_probabilities(criterion, target, on_host)
-    valid = target != criterion.ignore_index
-    # What else a target may be is the base's affair; and whether its loss has that shape.
-    if not on_host or is_float:
-        return valid
-    return None if valid.all() else valid
+def _indices(
+    y: Tensor, where: Tensor | None, k: int, ignore_index: int, plain: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return class indices in [0, k), and who takes part."""
+    everyone = where is None and not 0 <= ignore_index < k
+    if plain and everyone:
+        codes = y.numpy().view(np.uint64)  # so that what is negative is large
+        if codes.size == 0 or codes.max() < k:
+            return y, None
+    valid = y != ignore_index
+    valid = valid if where is None else valid & where
+    if plain:
+        _check.labels(y, valid, k)
+        if valid.all():
+            return y, None
+    return y.masked_fill(~valid, 0), valid
 
 
-def _must_be_classes(criterion: SIGUALoss) -> bool:
-    return criterion.base is None or criterion.method.T is not None or criterion.reads_margins
+def _probabilities(y: Tensor, where: Tensor | None, plain: bool) -> Tensor:
+    if plain:
+        _check.probabilities(y, where)
+    return y if where is None else y.masked_fill(~where.unsqueeze(1), 0.0)
 
 
-def _valid_classes(criterion: SIGUALoss, target: Tensor, k: int, on_host: bool) -> Tensor | None:
-    if on_host and not 0 <= criterion.ignore_index < k:
-        low, high = target.aminmax()
-        if low.item() >= 0 and high.item() < k:
-            return None
-    valid = target != criterion.ignore_index
-    if on_host or criterion.check_labels:
-        _check.labels(target, valid, k)
-    return valid
+def of_any(
+    input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int, sigmoid: bool
+) -> Examples:
+    """Return examples for a loss of the user's, which alone knows what they have to look like.
+
+    Args:
+        input: for the loss.
+        target: for the loss; of integers, `ignore_index` takes no part.
+        where: bool, with a loss's shape.
+        ignore_index: as for class indices.
+        sigmoid: whether targets are to lie in [0, 1].
+
+    Raises:
+        ValueError: not tensors, or not on one device, or no targets for a sigmoid.
+    """
+    _check.tensor("input", input)
+    _check.tensor("target", target, input.device)
+    plain, valid = _ops.is_plain(input), where
+    if input.dtype in HALF:
+        input = input.float()
+        target = target.float() if target.dtype in HALF else target
+    if not target.is_floating_point() and target.dtype != torch.bool:
+        given = target != ignore_index
+        valid = given if where is None else given & where
+        if plain and valid.all():
+            valid = None
+    if sigmoid and (plain or not target.is_floating_point()):
+        _check.sigmoid(target, valid)
+    return Examples(input, _replaced(target, valid), valid, None, plain)
 
 
-def _valid_probabilities(criterion: SIGUALoss, target: Tensor, on_host: bool) -> Tensor | None:
-    """Return which targets of a sigmoid take part, or None for all; refuse others."""
-    if on_host and not 0 <= criterion.ignore_index <= 1:
-        low, high = target.aminmax()
-        if low.item() >= 0 and high.item() <= 1:
-            return None
-    valid = target != criterion.ignore_index
-    if on_host or criterion.check_labels:
-        _check.two_way_probabilities(target, valid)
-    return valid
-
-
-def _filled(criterion: SIGUALoss, logits: Tensor, target: Tensor, valid: Tensor | None) -> Tensor:
-    """Return a float target without what is ignored in it."""
-    if valid is None:
+def _replaced(target: Tensor, valid: Tensor | None) -> Tensor:
+    """Return a target with 0 for who takes no part, if it says who that is."""
+    if valid is None or valid.shape != target.shape[: valid.ndim]:
         return target
-    if criterion.sigmoid:
-        return target.masked_fill(~valid.unsqueeze(class_dim(logits)), 0.5)
-    return target.masked_fill(~valid, 0.0)
+    trailing = [1] * (target.ndim - valid.ndim)
+    return target.masked_fill(~valid.reshape(*valid.shape, *trailing), 0)
+
+
+def groups_of(groups: Any, y: Tensor, given: Any, shape: torch.Size) -> Tensor | None:
+    """Return who is judged together: integers, (n,); None for all.
+
+    Args:
+        groups: "class", "image", or a function of input and target.
+        y: labels.
+        given: input and target as the user gave them.
+        shape: a loss's.
+
+    Raises:
+        ValueError: "class" without class indices, "image" of a loss per image, or a function that
+            does not return integers with a loss's shape.
+    """
+    if groups is None:
+        return None
+    n = shape.numel()
+    if groups == "class":
+        if y.is_floating_point() or y.numel() != n:
+            raise ValueError(
+                "groups: must not be 'class' without class indices, got probabilities; try "
+                "target.argmax(1), a function of (input, target), or leaving groups out"
+            )
+        return y.reshape(-1)
+    if groups == "image":
+        images = shape[0] if shape else 1
+        if images > 1 and n == images:
+            raise ValueError(
+                "groups: must not be 'image' without several losses per image, one for each pixel "
+                f"or time step, got one for each of {images}; try leaving it out"
+            )
+        return torch.arange(images, device=y.device).repeat_interleave(n // max(images, 1))
+    found = groups(*given[:2])
+    integer = isinstance(found, Tensor) and not (found.is_floating_point() or found.is_complex())
+    if not integer or found.shape != shape:
+        got = f"{tuple(found.shape)} of {found.dtype}" if isinstance(found, Tensor) else repr(found)
+        raise ValueError(
+            f"groups: must return integers with a loss's shape, {tuple(shape)}, got {got}; "
+            "try lambda input, target: annotators"
+        )
+    return found.reshape(-1).long()

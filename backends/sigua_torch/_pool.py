@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,11 +11,14 @@ from torch import Tensor
 
 from sigua import checks
 
+REFUSED = -1
+"""What a process sends instead of who takes part, if it refuses its mini-batch."""
+
 
 class Pool:
     """Gathers the values that decide about examples from a process group.
 
-    Every process must call `gather` at every step, even without examples. The parts are in the
+    Every process must call the criterion at every step, even without examples. The parts are in the
     order of the ranks; a part that is shorter than the longest is padded.
 
     Copies of a criterion share its pool. A pool with a process group of its own cannot be pickled,
@@ -49,60 +53,81 @@ class Pool:
 
     @property
     def processes(self) -> int:
-        return dist.get_world_size(self._started())
+        """How many there are."""
+        return dist.get_world_size(self.group)
 
-    def gather(self, *columns: Tensor) -> list[Tensor]:
-        """Return each column, (n,), of the whole group, (processes * largest,), padded with 0.
-
-        Raises:
-            ValueError: n is larger than `largest`.
-        """
-        table = torch.stack([column.to(columns[0].dtype) for column in columns])
-        largest = self._largest(table)
-        padded = torch.nn.functional.pad(table, (0, largest - table.shape[1])).contiguous()
-        out = padded.new_empty(self.processes * padded.numel())
-        self._all_gather(out, padded.reshape(-1))
-        parts = out.reshape(self.processes, len(columns), largest)
-        return list(parts.transpose(0, 1).reshape(len(columns), -1))
-
-    def total(self, part: Tensor) -> Tensor:
-        """Return the sum of a tensor over the processes."""
-        total = part.clone()
-        dist.all_reduce(total, group=self._started())
-        return total
-
-    def own(self, pooled: Tensor, n: int) -> Tensor:
-        """Return this process's n entries of a pooled column."""
-        start = dist.get_rank(self.group) * (len(pooled) // self.processes)
-        return pooled[start : start + n]
-
-    def _started(self) -> Any:
-        """Return the group, or raise ValueError if no process has joined one yet."""
+    def check(self, n: int) -> None:
+        """Raise ValueError if no group has been joined, or n examples are too many."""
         if not dist.is_initialized():
             raise ValueError(
                 "sync: must have a process group to select over, got none; "
                 "try torch.distributed.init_process_group() first, or sync=None in one process"
             )
-        return self.group
-
-    def _all_gather(self, out: Tensor, part: Tensor) -> None:
-        # Before it had this name, which the older one now deprecates.
-        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-        gather(out, part, group=self.group)
-
-    def _largest(self, table: Tensor) -> int:
-        n = table.shape[1]
         if self.largest is not None and n > self.largest:
             raise ValueError(
                 f"largest: must be at least the examples of any process, got {self.largest} for "
                 f"a mini-batch of {n}; try Pool(largest={n})"
             )
+
+    def gather(self, columns: Sequence[Tensor]) -> list[Tensor]:
+        """Return each column, (n,), of the whole group, (processes * largest,), padded with 0.
+
+        They come as float64, which has floats and integers up to 2^53 as they are.
+
+        Raises:
+            ValueError: another process refuses its mini-batch.
+        """
+        n = columns[0].shape[0]
+        largest = self._largest(n, columns[0].device)
+        table = torch.stack([column.to(torch.float64) for column in columns])
+        return list(self._all_gather_table(torch.nn.functional.pad(table, (0, largest - n))))
+
+    def refuse(self, columns: int, device: torch.device) -> None:
+        """Tell the others that this process refuses its mini-batch, in their `gather`."""
+        if not dist.is_initialized() or torch.compiler.is_compiling():
+            return
         if self.largest is None:
-            size = torch.tensor([n], device=table.device)
-            sizes = size.new_empty(self.processes)
-            self._all_gather(sizes, size)
-            return int(sizes.max())
-        return self.largest
+            self._sizes(REFUSED, device)
+        else:
+            shape = columns, self.largest
+            self._all_gather_table(torch.full(shape, REFUSED, dtype=torch.float64, device=device))
+
+    def total(self, part: Tensor) -> Tensor:
+        """Return the sum of a tensor over the processes."""
+        total = part.clone()
+        dist.all_reduce(total, group=self.group)
+        return total
+
+    def own(self, pooled: Any, n: int) -> Any:
+        """Return this process's n entries of a pooled column."""
+        start = dist.get_rank(self.group) * (len(pooled) // self.processes)
+        return pooled[start : start + n]
+
+    def _largest(self, n: int, device: torch.device) -> int:
+        if self.largest is not None:
+            return self.largest
+        sizes = self._sizes(n, device)
+        if min(sizes) == REFUSED:
+            raise other_process()
+        return max(sizes)
+
+    def _sizes(self, n: int, device: torch.device) -> list[int]:
+        size = torch.tensor([n], device=device)
+        sizes = size.new_empty(self.processes)
+        self._all_gather(sizes, size)
+        found: list[int] = sizes.tolist()
+        return found
+
+    def _all_gather_table(self, table: Tensor) -> Tensor:
+        out = table.new_empty(self.processes * table.numel())
+        self._all_gather(out, table.contiguous().reshape(-1))
+        parts = out.reshape(self.processes, *table.shape)
+        return parts.transpose(0, 1).reshape(len(table), -1)
+
+    def _all_gather(self, out: Tensor, part: Tensor) -> None:
+        # Before it had this name, which the older one now deprecates.
+        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        gather(out, part, group=self.group)
 
 
 def pool_of(sync: Any) -> Pool | None:
@@ -118,3 +143,11 @@ def pool_of(sync: Any) -> Pool | None:
     if sync is True or (dist.is_available() and isinstance(sync, dist.ProcessGroup)):
         return Pool(None if sync is True else sync)
     raise ValueError(f"sync: must be True, a process group or a Pool, got {sync!r}; try sync=True")
+
+
+def other_process() -> ValueError:
+    """Return the error of those whose own mini-batch is fine."""
+    return ValueError(
+        "sync: must have a mini-batch that fits in every process, got one that another process "
+        "refuses; try its own message, which says why"
+    )

@@ -2,91 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from sigua import Method, Split, checks
-from sigua.conditions import reads
-from sigua_torch import _check, _graph
+from sigua import Method, Split, step
+from sigua.conditions import may_read_marks, reads
+from sigua.requirements import require_method, require_whole
+from sigua_torch import _check, _ops
 from sigua_torch._advice import Advice
-from sigua_torch._batch import find_groups
-from sigua_torch._correct import correction_of
-from sigua_torch._everyday import Everyday
-from sigua_torch._examples import Examples
-from sigua_torch._flat import INF, is_transformed
+from sigua_torch._examples import Examples, groups_of, of_any, of_classes
 from sigua_torch._logits import logits_of
-from sigua_torch._margins import Confidence, Margins
-from sigua_torch._measure import Base
-from sigua_torch._measured import Measured, measured, plain
-from sigua_torch._options import REDUCTIONS, check_options, check_scope
 from sigua_torch._pool import pool_of
-from sigua_torch._schedule import EpochNumbers, check_steps
-from sigua_torch._select import Columns, LastSplit, Selector, flattened
-from sigua_torch._sigmoid import is_two_way, two_way_pair
+from sigua_torch._state import Confidence, Numbers
+from sigua_torch._wrapped import Criterion, Options, Wrapped, reduced, shares
+from sigua_torch.functional import Judged, choose, column, in_pool, margins_of
+
+Groups = str | Callable[[Any, Tensor], Tensor] | None
+
+
+class State(NamedTuple):
+    """What a criterion keeps, where a module finds it at once."""
+
+    numbers: Numbers
+    confidence: Confidence | None
+
+
+class Last:
+    """Who was good and bad in the last training call: no attribute that a module sets slowly."""
+
+    found: tuple[Any, Any, torch.Size] | None = None
+
+
+class Measured(NamedTuple):
+    """A mini-batch: all that may be refused has been, and nothing is changed yet."""
+
+    losses: Tensor
+    """With gradient, (n,)."""
+    shape: torch.Size
+    """What they have for the user."""
+    judged: Judged
+    plain: bool
+    """Whether NumPy can look at them."""
+    reduction: str
+    items: Any
+    """What "mean" divides by; None for the examples at hand."""
+    here: int | None
+    """How many take part, where that is known and asked for."""
 
 
 class SIGUALoss(nn.CrossEntropyLoss):
-    """A drop-in for `nn.CrossEntropyLoss` that trains with a `sigua` method.
+    """The criterion that you had, trained with a `sigua` method.
 
         loss = sum_i loss_i * (good_i - gamma * bad_i) / n                               (Eq. 3)
 
-    It *is* `nn.CrossEntropyLoss` after `.eval()`, and wherever gradients are off. The denominator
-    is always the plain criterion's own, so that training is plain, too, while rho(t) = 1.
+    After `.eval()`, and wherever gradients are off, it *is* that criterion. The denominator is
+    always the plain criterion's own, so that training is plain, too, while rho(t) = 1.
 
-    Class weights scale losses but never decide who is good; ignored targets take no rank and are
+    Class weights scale losses but never decide who is good; who takes no part takes no rank and is
     not in n. float16 and bfloat16 logits are measured and ranked in float32, and their loss is
-    float32. A loss of +inf contributes nothing, nor does a corrected loss that another class's
-    infinite loss makes infinite, of either sign; NaN reaches you. A mini-batch in which no example
-    takes part has loss 0, where `nn.CrossEntropyLoss` has NaN.
+    float32. A loss of +inf, and a corrected loss that another class's infinite loss makes infinite,
+    contributes nothing, unless all are; NaN reaches you. A mini-batch in which no example takes
+    part has loss 0, where `nn.CrossEntropyLoss` has NaN.
 
     Args:
         method: what to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
-        weight: float, (k,), a weight per class. For backward correction it belongs to the true
-            class: the corrected loss estimates the *weighted* clean risk.
-        ignore_index: the target that takes no part: a class index, or with
-            `base=nn.BCEWithLogitsLoss(reduction="none")` the mark of a missing label, such as -1.
-            Float targets of another base have it only if it is not -100, a number like any other.
-        reduction: "mean", "sum", or "none" (the signed losses, which add up to "sum").
-        label_smoothing: in [0, 1].
-        base: another loss instead of cross-entropy: a function of (input, target) that returns a
-            loss per example, like PyTorch's own with reduction="none" and those of
-            `sigua_torch.losses`. Backward correction calls it once per class, and forward
-            correction gives it log-probabilities for logits. With a matrix T, 2 x 2, or a computed
-            noise floor, `nn.BCEWithLogitsLoss(reduction="none")` makes the sigmoid a two-way
-            softmax: one logit, and a target of 0 or 1 (or p(1)), per label; each is an example.
-            Where its loss is +inf, which contributes 0, its own gradient may still be NaN: take
-            log_softmax, not the logarithm of a softmax.
-        steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`. A
-            call that `torch.utils.checkpoint` repeats in the backward pass is not counted again,
-            and has the numbers that it had; `torch.optim.LBFGS`, which repeats as often as it
-            likes, is refused.
-        check_labels: check the range of class indices on an accelerator, too, where that waits for
-            the device, and in a compiled graph, by an assertion on the device. On the CPU it is
-            always done, but for a compiled graph.
-        per_class: select among the examples of each label apart, so that a rare or hard class is
-            not dropped as a whole. A mini-batch then needs several of each. Neither this nor
-            `per_image` goes with `sigua_nf` and `sigua_fc`, whose floor is that of all classes.
-        per_image: for (N, k, d1, ...), select within each of the N apart, not over them all.
-        rank_by: the loss per example that decides, if it is not the one that is optimised: a
-            function of (input, target), such as `nn.CrossEntropyLoss(reduction="none")` beside
-            `label_smoothing` or `base`, the only one that `sigua_nf` takes. Beside a sigmoid that
-            was made a softmax it is given that.
+        loss: the criterion: `nn.CrossEntropyLoss(...)` (the default), another module with a
+            `reduction`, or a function of (input, target) that returns a loss per example. Its
+            `weight`, `ignore_index`, `label_smoothing` and `reduction` are read at every call. For
+            backward correction, weights belong to the true class, and a loss of your own is called
+            once per class; forward correction gives it log-probabilities for logits.
+        groups: who is judged together: "class", the examples of each label, so that a rare or hard
+            class is not dropped as a whole; "image", for (N, k, d1, ...), each of the N apart; or a
+            function of (input, target) that returns integers with a loss's shape, such as
+            annotators. By default the whole mini-batch.
         sync: select over the mini-batches of all processes of torch.distributed: True, a process
             group, or `sigua_torch.Pool(group, largest=...)`; every process must then call the
-            criterion at every step, one without examples, too. By default each process selects
-            among its own.
+            criterion at every step, one without examples, too. What one refuses all refuse. By
+            default each process selects among its own.
+        steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`. Each
+            call counts: leave it out where a step calls twice, as under `torch.utils.checkpoint`
+            around the criterion, `torch.optim.LBFGS`, or two forward passes.
 
     Raises:
         ValueError: an argument is out of range, or does not fit the others.
 
-    Its `state_dict` holds the epoch, for a resumed run to continue its ramp. The state of a model
-    that contains a plain criterion loads, and training begins at epoch 0; the other way,
-    `plain.load_state_dict(state, strict=False)` leaves the epoch out. A method that keeps a class
-    confidence, as `sigua_ag` does, has that in its state, too: to load the state of another method,
-    or load its state into another, pass `strict=False`; the epoch is loaded.
+    Its `state_dict` holds the epoch, and for `sigua_ag` the class confidence, so that a resumed run
+    continues. That of a plain criterion loads, and training begins at epoch 0. In a module that
+    `DistributedDataParallel` wraps they stay each process's own.
 
     Shape:
         As for `nn.CrossEntropyLoss`: input (k,), (N, k) or (N, k, d1, ...), with class indices or
@@ -95,7 +100,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
     >>> import sigua
     >>> criterion = SIGUALoss(sigua.sigua_sl(noise_rate=0.5, delta=0.25, warmup=0))
     >>> logits = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0]])
-    >>> loss = criterion(logits, torch.zeros(5, dtype=torch.long))
+    >>> loss = criterion(logits.requires_grad_(), torch.zeros(5, dtype=torch.long))
     >>> criterion.split.good.tolist()
     [False, False, True, True, True]
     >>> criterion.split.bad.tolist()
@@ -105,87 +110,48 @@ class SIGUALoss(nn.CrossEntropyLoss):
     def __init__(
         self,
         method: Method,
-        weight: Tensor | None = None,
+        loss: Criterion | None = None,
         *,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-        base: Base | None = None,
-        steps_per_epoch: int | None = None,
-        check_labels: bool = False,
+        groups: Groups = None,
         sync: Any = None,
-        per_class: bool = False,
-        per_image: bool = False,
-        rank_by: Base | None = None,
+        steps_per_epoch: int | None = None,
+        **others: NoReturn,
     ) -> None:
-        sigmoid = is_two_way(base, method, rank_by)
-        base = None if sigmoid else base
-        check_options(
-            method, weight, ignore_index, reduction, label_smoothing, base, rank_by, check_labels
-        )
-        check_scope(method, per_class, per_image, sync)
-        check_steps(method, steps_per_epoch)
-        super().__init__(
-            weight,
-            ignore_index=int(ignore_index),
-            reduction=reduction,
-            label_smoothing=label_smoothing,
-        )
-        self._method, self._per_class, self._per_image = method, per_class, per_image
-        self.base, self.rank_by = base, rank_by
-        self.sigmoid = sigmoid
-        self.by_sigmoid = sigmoid or isinstance(base, nn.BCEWithLogitsLoss)
-        self.check_labels = check_labels
-        self._select = Selector(method, pool=pool_of(sync))
-        by_class = reads(method.condition, "confidence")
-        self.confidence = Confidence(self._select.pool) if by_class else None
-        self.reads_margins = by_class or reads(method.condition, "margins")
-        self.correction = correction_of(method)
-        self.numbers = EpochNumbers(method, steps_per_epoch)
-        self._last = LastSplit()
-        self._whole = self._select.pool is None and not (per_class or per_image)
-        self._flat = Everyday.of(self, self._last) if self._whole else None
-        self._advice = Advice(method, self.numbers, self._whole)
+        _check.options(others)
+        require_method(method)
+        _check.groups(groups, sync)
+        if groups is not None:
+            require_whole(method, "groups")
+        nn.Module.__init__(self)
+        condition = method.condition
+        self._method, self._groups, self._pool = method, groups, pool_of(sync)
+        self._by_class = reads(condition, "confidence")
+        self._margins = self._by_class or reads(condition, "margins")
+        self._marks = 2 * may_read_marks(condition)
+        self.loss = nn.CrossEntropyLoss() if loss is None else loss
+        self.numbers = Numbers(method, steps_per_epoch)
+        self.confidence = Confidence(self._pool) if self._by_class else None
+        self._state = State(self.numbers, self.confidence)
+        self._last = Last()
+        whole = self._pool is None and groups is None
+        self._advice = Advice(method, steps_per_epoch is not None, whole)
 
     @property
     def method(self) -> Method:
-        """What it trains with; for another method make another criterion, as for the next two."""
+        """What it trains with; for another method make another criterion."""
         return self._method
 
     @property
-    def per_class(self) -> bool:
-        """Whether the examples of each label are selected among apart."""
-        return self._per_class
-
-    @property
-    def per_image(self) -> bool:
-        """Whether each of the N is."""
-        return self._per_image
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether all examples are judged together, by the loss of `nn.CrossEntropyLoss`."""
-        return self._whole and self.base is None and self.rank_by is None
-
-    @property
-    def ignores_floats(self) -> bool:
-        """Whether a float target may be ignored.
-
-        A number to regress on may be -100, the default; a sigmoid's target may not.
-        """
-        return self.by_sigmoid or (self.base is not None and self.ignore_index != -100)
-
-    @property
-    def averages(self) -> bool:
-        """Whether the reduction is "mean"; like `nn.CrossEntropyLoss`, it obeys a change."""
-        if self.reduction not in REDUCTIONS:
-            checks.choice("reduction", self.reduction, REDUCTIONS)
-        return self.reduction == "mean"
-
-    @property
     def split(self) -> Split | None:
-        """Who was good and bad in the last training call: boolean masks with a loss's shape."""
-        return self._last.masks()
+        """Who was good and bad in the last training call: boolean masks with a loss's shape.
+
+        None before it, and after a call inside a transform of `torch.func`, whose masks are its own.
+        """
+        if self._last.found is None:
+            return None
+        *masks, shape = self._last.found
+        tensors = (m if isinstance(m, Tensor) else torch.from_numpy(m) for m in masks)
+        return Split(*(mask.reshape(shape) for mask in tensors))
 
     @property
     def epoch(self) -> float:
@@ -207,16 +173,37 @@ class SIGUALoss(nn.CrossEntropyLoss):
                 f"steps_per_epoch={self.numbers.steps_per_epoch}; try leaving one of the two out"
             )
         self.numbers.set(epoch)
+        self.end_step()
         if epoch > 0:
             self._advice.calls_at_epoch_0 = None
 
+    def end_step(self) -> None:
+        """Say that the optimizer has made its step, where `num_items_in_batch` is given.
+
+        The class confidence then moves, by all micro-batches of the step at once. Without
+        `num_items_in_batch` every call is a step; for methods without one nothing happens.
+        """
+        if self.confidence is not None:
+            self.confidence.end()
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.method!r})"
+        return f"{type(self).__name__}({self._method!r})"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _check.MOVED:
+            _check.attribute(name, self.loss)
+        if name == "loss":
+            self._wrapped = Wrapped(value)
+            if self._method.T is not None or self._margins:
+                _check.of_softmax(value, "T" if self._method.T is not None else "margins")
+        super().__setattr__(name, value)
 
     def forward(
         self,
         input: Tensor | Mapping[str, Tensor],
         target: Tensor,
+        *,
+        where: Tensor | None = None,
         trusted: Tensor | Split | None = None,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
@@ -228,58 +215,127 @@ class SIGUALoss(nn.CrossEntropyLoss):
                 for a target (N, length), too. In a `CausalLMOutput...` they are of the next token,
                 and are compared with that: there are (N, length - 1) losses.
             target: class indices, or probabilities of the input's shape, which sum to 1; or what
-                the base compares with.
+                the loss compares with.
+            where: bool, with a loss's shape: who takes part.
             trusted: bool, with a loss's shape, or a `sigua.Split` of two, for `sigua.Known`.
             num_items_in_batch: what "mean" divides by, instead of the examples at hand: with
-                gradient accumulation, the size of the whole accumulated batch, above 0.
+                gradient accumulation, the size of the whole accumulated batch, above 0. For a
+                method with a class confidence, such as `sigua_ag`, `end_step` has to be called
+                after each step of the optimizer.
 
         Raises:
             ValueError: shapes, dtypes or labels that do not fit.
         """
         if not isinstance(input, Tensor):
             input, target = logits_of(input, target)
-        if self.sigmoid:
-            input, target = two_way_pair(input, target)
-        if self._flat is not None and trusted is None and num_items_in_batch is None:
-            short = self._flat(self, input, target)
-            if short is not None:
-                self._advice.look(target.numel())
-                return self._reduce(*short)
-        examples = Examples.of(self, input, target, num_items_in_batch)
+        given = input, target, where
         if not (self.training and torch.is_grad_enabled()):
-            return plain(self, examples)
-        examples = examples.for_training(self)
-        found = measured(self, examples)
-        _check.trusted(self.method, trusted, found.losses)
-        weights = self._choose(examples, found, trusted)
-        if examples.on_host:
-            self._advice.look(found.losses.numel())
-        # An infinite loss says nothing; a NaN stays NaN, even times 0.
-        if _graph.is_here(weights):
-            return self._reduce(_graph.finite(found.losses, weights), weights)
-        infinite = found.losses.detach() == INF
-        return self._reduce(found.losses.masked_fill(infinite, 0.0), weights)
+            return self._plain(given, num_items_in_batch)
+        try:
+            measured = self._measured(given, trusted, num_items_in_batch)
+        except Exception:
+            if self._pool is not None:
+                columns = 3 + self._marks + (self._groups is not None)
+                self._pool.refuse(columns, self._state.numbers.device)
+            raise
+        losses = measured.losses
+        if measured.plain:
+            self._advice.look(losses.shape[0])
+        weights, silent = self._weights(measured)
+        if silent is not None:
+            losses = losses.masked_fill(silent, 0.0)
+        if measured.reduction == "none":
+            return (losses * weights).reshape(measured.shape)
+        return torch.dot(losses, weights)
 
-    def _choose(self, examples: Examples, found: Measured, trusted: Any) -> Tensor:
-        """Return the weights of Eq. 3, (n,), and keep who was good and bad."""
-        logits, target, valid, items, on_host = examples
-        numbers, shape = self.numbers.now(on_host), found.losses.shape
-        groups = find_groups(self.per_class, self.per_image, logits, target, shape)
-        margins = Margins(logits, target, valid) if self.reads_margins else None
-        ask = None if margins is None else margins.measure(self.confidence)
-        columns = Columns.of(examples, found, trusted, groups, ask)
-        weights, split = self._select(columns, numbers, items, on_host, self.averages)
-        if margins is not None and self.confidence is not None and not is_transformed():
-            self.confidence.update(margins.sums(), items)
-        self.numbers.advance()
-        self._last.found = Split(*(mask.reshape(shape) for mask in split))
-        return weights
+    def _examples(self, options: Options, input: Any, target: Any, where: Any) -> Examples:
+        """Return the examples, or raise ValueError if they do not fit."""
+        wrapped, method = self._wrapped, self._method
+        if wrapped.is_cross_entropy or self._margins or method.T is not None:
+            return of_classes(method, input, target, where, options.ignore_index)
+        return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
 
-    def _reduce(self, losses: Tensor, weights: Tensor) -> Tensor:
-        """Return the signed losses, or their sum; the weights are those of Eq. 3, (n,)."""
-        if self.reduction == "none":
-            return losses * weights.reshape(losses.shape)
-        return torch.dot(flattened(losses), weights)
+    def _plain(self, given: tuple[Any, ...], items: Any) -> Tensor:
+        """Return the plain criterion's loss."""
+        wrapped, options = self._wrapped, self._wrapped.read()
+        items = items if options.reduction == "mean" else None
+        if wrapped.is_module and given[2] is None and items is None:
+            plain: Tensor = wrapped.loss(*given[:2])
+            return plain
+        x, y, valid, shape, readable = self._examples(options, *given)
+        losses = options.cast(x.dtype).at_label(_ops, x, y)
+        losses, valid = losses.reshape(losses.shape if shape is None else shape), column(valid)
+        if items is not None:
+            items = _check.items(items, _taking_part(losses, valid) if readable else None)
+        return reduced(losses, options.reduction, valid, shares(options.weight, x, y, valid), items)
+
+    def _measured(self, given: tuple[Any, ...], trusted: Any, items: Any) -> Measured:
+        """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
+        method, (numbers, confidence) = self._method, self._state
+        options = self._wrapped.read()
+        x, y, valid, shape, plain = self._examples(options, *given)
+        if not plain:
+            _check.device(numbers.device, x)
+            _check.transforms(confidence, numbers.steps_per_epoch)
+        loss, M, weight = options.cast(x.dtype), numbers.matrix(x), options.weight
+        losses = step.corrected_losses(_ops, method.correction, M, loss, x, y)
+        shape = losses.shape if shape is None else shape
+        if valid is not None and valid.numel() != losses.numel():
+            _check.mask("where", valid, shape, x.device)
+        if trusted is not None or self._marks:
+            _check.trusted(method, trusted, shape, x.device)
+        groups = groups_of(self._groups, y, given, shape)
+        losses, valid, ranked = column(losses), column(valid), column(losses.detach())
+        if weight is not None:
+            unweighted = options.unweighted()
+            ranked = step.corrected_losses(_ops, method.correction, M, unweighted, x.detach(), y)
+            ranked = column(ranked)
+        rates = None if confidence is None else confidence.rates(x.shape[1], plain)
+        margins = margins_of(x, y, rates, self._by_class, plain) if self._margins else None
+        sums = None
+        if numbers.sums is not None:
+            unweighted = options.unweighted()
+            sums = lambda: step.class_sums(_ops, numbers.sums, unweighted, x.detach()).reshape(-1)
+        here = None
+        if items is not None:
+            here = _taking_part(losses, valid) if plain else None
+            items = _check.items(items, here)
+            if confidence is not None:
+                confidence.check(items, here)
+        if self._pool is not None:
+            self._pool.check(losses.shape[0])
+        part = None if weight is None else shares(loss.weight, x, y, valid)
+        judged = Judged(ranked, valid, part, _columns(trusted), groups, sums, margins)
+        return Measured(losses, shape, judged, plain, options.reduction, items, here)
+
+    def _weights(self, measured: Measured) -> tuple[Tensor, Tensor | None]:
+        """Return the factors of Eq. 3, (n,), and whose losses say nothing, None for nobody's."""
+        losses, shape, judged, plain, reduction, items, here = measured
+        pool, (numbers, confidence), n = self._pool, self._state, losses.shape[0]
+        own = judged
+        if pool is not None:
+            judged = in_pool(judged, pool, self._marks, plain)
+        readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
+        chosen, total = choose(self._method, numbers.now(readable), judged, plain)
+        good, bad, weights, silent = chosen
+        if reduction == "mean":
+            if items is not None:
+                total = items
+            elif pool is not None:  # gradients are averaged, and are to sum up to the whole's
+                total = total / pool.processes
+            weights = weights / _ops.or_one(total)
+        if pool is not None:
+            good, bad, weights, silent = (
+                pool.own(part, n) for part in (good, bad, weights, silent)
+            )
+        if confidence is not None:
+            confidence.add(own.margins.sums(_view(own.valid, plain)), items, here)
+        numbers.advance()
+        self._last.found = None if _ops.is_transformed() else (good, bad, shape)
+        if not plain:
+            return weights, silent
+        weights = torch.from_numpy(weights).to(losses.dtype)
+        return weights, torch.from_numpy(silent) if silent.any() else None
 
     def _replicate_for_data_parallel(self) -> Any:
         if self.training:
@@ -292,14 +348,26 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
         epoch, seen = (f"{prefix}{name}._extra_state" for name in ("numbers", "confidence"))
-        keeps = self.confidence is not None
-        if epoch not in state and seen not in state:  # a plain criterion's
+        if f"{prefix}weight" in state:  # a plain criterion's
+            state[f"{prefix}loss.weight"] = state.pop(f"{prefix}weight")
+        if epoch not in state and seen not in state:
             state[epoch] = torch.zeros((), dtype=torch.float64)
-            if keeps:
+            if self.confidence is not None:
                 state[seen] = torch.zeros(2, 0)
         if epoch in state:
             _check.state_of_epoch(epoch, state[epoch])
-        if keeps and seen in state:
+        if self.confidence is not None and seen in state:
             _check.state_of_confidence(seen, state[seen])
-            state[seen] = state[seen].to(self.numbers.step.device)
         super()._load_from_state_dict(state, prefix, *others)
+
+
+def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
+    return losses.numel() if valid is None else int(valid.sum())
+
+
+def _view(x: Tensor | None, plain: bool) -> Any:
+    return x.numpy() if plain and x is not None else x
+
+
+def _columns(trusted: Any) -> Any:
+    return Split(*map(column, trusted)) if isinstance(trusted, Split) else column(trusted)

@@ -1,0 +1,134 @@
+"""The criterion that the user had: its options, a loss per example, and the plain loss."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sigua.step import CrossEntropy, Own, is_index
+from sigua_torch import _check
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+
+
+class Options(NamedTuple):
+    """What a call reads from the criterion."""
+
+    loss: Any
+    """`sigua.step.CrossEntropy`, or `Own`."""
+    ignore_index: int
+    reduction: str
+
+    def cast(self, dtype: torch.dtype) -> Any:
+        """Return the loss with its weights in the logits' precision."""
+        weight = self.weight
+        if weight is None or weight.dtype == dtype:
+            return self.loss
+        return self.loss._replace(weight=weight.to(dtype))
+
+    @property
+    def weight(self) -> Tensor | None:
+        """float, (k,), or None for 1 each."""
+        return getattr(self.loss, "weight", None)
+
+    def unweighted(self) -> Any:
+        """Return the loss that ranks: class weights do not make a label look wrong."""
+        return self.loss if self.weight is None else self.loss._replace(weight=None)
+
+
+class Wrapped:
+    """Reads a criterion at every call, so that what is set on it later is obeyed.
+
+    Args:
+        loss: `nn.CrossEntropyLoss`, a module with a reduction, or what returns a loss per example.
+    """
+
+    def __init__(self, loss: Any) -> None:
+        _check.loss(loss)
+        self.loss = loss
+        self.is_module = isinstance(loss, nn.Module) and hasattr(loss, "reduction")
+        self.is_cross_entropy = (
+            isinstance(loss, nn.CrossEntropyLoss)
+            and type(loss).forward is nn.CrossEntropyLoss.forward
+        )
+        self.is_sigmoid = isinstance(loss, (nn.BCEWithLogitsLoss, nn.BCELoss))
+        self._each = copy.copy(loss) if self.is_module else loss
+        self._known: tuple[Any, ...] = (None,)
+        self._weight, self._options = None, Options(None, -100, "mean")
+        self.read()
+
+    def read(self) -> Options:
+        """Return the options as they are now.
+
+        Raises:
+            ValueError: one is out of range.
+        """
+        loss = self.loss
+        if not self.is_cross_entropy:
+            return self._read_own()
+        weight = loss.weight
+        known = loss.ignore_index, loss.reduction, loss.label_smoothing
+        if weight is not self._weight or known != self._known:
+            _check.cross_entropy(weight, *known)
+            self._options = Options(CrossEntropy(weight, known[2]), int(known[0]), known[1])
+            self._weight, self._known = weight, known
+        return self._options
+
+    def _read_own(self) -> Options:
+        reduction = self.loss.reduction if self.is_module else "mean"
+        if reduction not in _check.REDUCTIONS:
+            _check.checks.choice("reduction", reduction, _check.REDUCTIONS)
+        if self.is_module and not torch.compiler.is_compiling():
+            self._each.__dict__.update(self.loss.__dict__ | {"reduction": "none"})
+        keywords = getattr(self.loss, "keywords", {})
+        ignore_index = getattr(self.loss, "ignore_index", keywords.get("ignore_index", -100))
+        return Options(Own(self._asked), ignore_index, reduction)
+
+    def _asked(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss per example; say so if it is the labels that it cannot take."""
+        try:
+            losses: Tensor = self._each(logits, target)
+        except (IndexError, RuntimeError):
+            shape = logits.shape[:1] + logits.shape[2:]
+            whole = target.shape == shape and not target.is_floating_point()
+            if whole and target.is_cpu and not torch.compiler.is_compiling():
+                _check.labels(target, torch.ones_like(target, dtype=torch.bool), logits.shape[1])
+            raise
+        _check.per_example(losses, logits, target)
+        return losses
+
+
+def shares(weight: Tensor | None, logits: Tensor, y: Tensor, valid: Tensor | None) -> Tensor | None:
+    """Return each example's part of the plain criterion's denominator; None for 1 each.
+
+    Args:
+        weight: (k,), in the logits' precision.
+        logits: (N, k, ...).
+        y: class indices, those that are ignored replaced, or probabilities.
+        valid: (n,): who takes part.
+    """
+    if weight is None or not is_index(y, logits):
+        return None
+    found = weight[y].reshape(-1)
+    return found if valid is None else found.masked_fill(~valid, 0.0)
+
+
+def reduced(
+    losses: Tensor, reduction: str, valid: Tensor | None, shares: Tensor | None, items: Any
+) -> Tensor:
+    """Return the plain loss from losses of any shape; `valid` and `shares` are (n,)."""
+    if valid is not None:
+        losses = losses.masked_fill(~valid.reshape(losses.shape), 0.0)
+    if reduction == "none":
+        return losses
+    total = losses.sum()
+    if reduction == "sum":
+        return total
+    if items is None:
+        items = losses.numel() if valid is None else valid.sum()
+        items = items if shares is None else shares.sum()
+    return total / items
