@@ -46,7 +46,7 @@ def test_the_pages_are_found():
 
 @pytest.mark.parametrize(
     "link",
-    ["nowhere.md", "examples", "#nowhere", "examples/README.md#nowhere", "http://a.org", "x:"],
+    ["nowhere.md", "examples", "#nowhere", "CONTRIBUTING.md#nowhere", "http://a.org", "x:"],
 )
 def test_a_link_that_leads_nowhere_is_found(link):
     assert fault(ROOT / "README.md", link)

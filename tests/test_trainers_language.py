@@ -23,7 +23,7 @@ import sigua
 from sigua_torch import SIGUALoss
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "causal_fit.py"
-GUIDE = EXAMPLE.parents[1] / "README.md"
+GUIDE = EXAMPLE.parents[1] / "guide" / "trainers.md"
 WORDS = 16
 
 
