@@ -56,14 +56,17 @@ def _group_of(block):
 def documented():
     """Return the Python blocks of README and guide that a group can run, by where they are."""
     root = Path(__file__).parents[1]
+    pages = [root / "README.md", *sorted((root / "examples" / "guide").glob("*.md"))]
+    pages.remove(root / "examples" / "guide" / "scikit_learn.md")  # one program, run by trainers
 
     def blocks(group):
         found = {}
-        for page in ("README.md", "examples/README.md"):
-            text = (root / page).read_text(encoding="utf-8")
+        for page in pages:
+            text = page.read_text(encoding="utf-8")
             for match in re.finditer(r"```python\n(.*?)```", text, re.DOTALL):
                 if _group_of(match[1]) == group:
-                    found[f"{page}:{text[: match.start()].count(chr(10)) + 2}"] = match[1]
+                    line = text[: match.start()].count("\n") + 2
+                    found[f"{page.relative_to(root)}:{line}"] = match[1]
         return found
 
     return blocks
