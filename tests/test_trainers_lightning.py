@@ -96,6 +96,16 @@ def test_every_criterion_is_told_wherever_it_is():
     assert [net.others[0][0].epoch, net.others[1].epoch] == [2.75, 2.75]
 
 
+def test_a_criterion_that_is_no_module_of_the_net_is_missed_in_one_sentence():
+    """Such as one in a plain list, or a global: it would stay at epoch 0 to the end."""
+    net = Net(nn.Identity())
+    net.criteria = [SIGUALoss(METHOD)]
+    with pytest.raises(
+        ValueError, match=r"^SetEpoch: must find a SIGUALoss .*, got none; try self"
+    ):
+        make_trainer(1).fit(net, loader())
+
+
 def test_a_criterion_that_counts_is_left_alone_and_counts_micro_batches():
     """Accumulation changes the steps of the optimiser, and not the epochs: 4 calls are one."""
     net = Net(SIGUALoss(METHOD, steps_per_epoch=4))
