@@ -48,56 +48,16 @@ from sigua.transition import TransitionMatrix
 
 __version__ = "0.3.0"
 
-__all__ = [
-    "Agreement",
-    "AllGood",
-    "Batch",
-    "Condition",
-    "Diagnosis",
-    "Interval",
-    "Knots",
-    "Known",
-    "LabelIssues",
-    "Method",
-    "NoiseFloor",
-    "NonNegative",
-    "SmallLoss",
-    "Split",
-    "TransitionMatrix",
-    "backward_correction",
-    "confidence",
-    "corrupt_labels",
-    "corrupt_labels_by_instance",
-    "count_noise_rate",
-    "count_transition",
-    "custom",
-    "diagnose",
-    "estimate_noise_rate",
-    "estimate_transition",
-    "forward_correction",
-    "keep_rate",
-    "label_losses",
-    "label_margins",
-    "losses",
-    "mapped_transition",
-    "nn_backward_correction",
-    "noise_floor",
-    "objective",
-    "random_transition",
-    "rank_label_issues",
-    "rate_to_count",
-    "rate_to_parts",
-    "reference",
-    "replace_inputs",
-    "self_teaching",
-    "signed_weights",
-    "sigua_ag",
-    "sigua_bc",
-    "sigua_sl",
-    "standard",
-    "stop_grad",
-    "transition_intervals",
-]
+__all__ = ["Agreement", "AllGood", "Batch", "Condition", "Diagnosis", "Interval", "Knots", "Known"]
+__all__ += ["LabelIssues", "Method", "NoiseFloor", "NonNegative", "SmallLoss", "Split"]
+__all__ += ["TransitionMatrix", "backward_correction", "confidence", "corrupt_labels"]
+__all__ += ["corrupt_labels_by_instance", "count_noise_rate", "count_transition", "custom"]
+__all__ += ["diagnose", "estimate_noise_rate", "estimate_transition", "forward_correction"]
+__all__ += ["keep_rate", "label_losses", "label_margins", "losses", "mapped_transition"]
+__all__ += ["nn_backward_correction", "noise_floor", "objective", "random_transition"]
+__all__ += ["rank_label_issues", "rate_to_count", "rate_to_parts", "reference", "replace_inputs"]
+__all__ += ["self_teaching", "signed_weights", "sigua_ag", "sigua_bc", "sigua_sl", "standard"]
+__all__ += ["stop_grad", "transition_intervals"]
 
 
 def __getattr__(name: str) -> object:

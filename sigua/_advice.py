@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 ENOUGH = 100
 """This many checked labels are enough to choose an epoch or a method, and to train on."""
 HARDLY = 0.05
-"""Below this noise rate no method that we measured is better than plain training."""
+"""Below this noise rate no method that we measured is better than plain training, if the interval
+ends below twice that, too."""
 CHECK = "check 100 labels at random"
 
 
@@ -28,7 +29,7 @@ class Advice(NamedTuple):
 
 def advise(found: Diagnosis) -> Advice:
     """Return the advice; `ENOUGH` checked labels are also trained on, and choose the epoch."""
-    with_checked = found.num_checked >= ENOUGH
+    with_checked = found.at_random and found.num_checked >= ENOUGH
     plain = _why_plain(found, with_checked)
     if plain:
         return Advice(standard(), "sigua.standard(), plain training", plain)
@@ -52,16 +53,15 @@ def advise(found: Diagnosis) -> Advice:
 
 def _why_plain(found: Diagnosis, with_checked: bool) -> str:
     """Return why plain training is advised, or nothing if it is not."""
-    hardly = found.noise_rate.value < HARDLY
-    if with_checked:
-        return "hardly any label is wrong" if hardly else ""
-    if found.num_examples < FEWEST:
+    if not with_checked and found.num_examples < FEWEST:
         return f"fewer than {FEWEST} labels say nothing about their errors"
-    if found.above_chance.low <= 0:
+    if not with_checked and found.above_chance.low <= 0:
         return (
             "the labels are hardly more probable to the model than random ones, so that nothing "
             "can be known; take a better model, or check the order of rows and columns"
         )
-    if hardly:
-        return f"hardly any label is wrong, unless errors follow from the input: {CHECK}"
-    return ""
+    if found.noise_rate.value >= HARDLY or found.noise_rate.high > 2 * HARDLY:
+        return ""
+    if with_checked and found.counted is not None and found.counted.high <= 2 * HARDLY:
+        return "hardly any label is wrong"
+    return f"hardly any label is wrong, unless errors follow from the input: {CHECK}"

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
-from sigua._names import column_names, columns_of, same_order
+from sigua._names import columns_of, same_order
 
 
 def checked_labels(
-    probabilities: Any, labels: Any, true_labels: Any, checked: Any, classes: Any, shape: Any
+    probabilities: Any, labels: Any, true_labels: Any, checked: Any, names: Any, shape: Any
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the indices of the checked examples and their true labels, (m,) each.
 
-    The arguments are those of `sigua.diagnose`; `shape` is (n, k).
+    The arguments are those of `sigua.diagnose`, the names of the columns, and (n, k).
 
     Raises:
         ValueError: labels or indices that do not fit, or in the order of other rows.
@@ -28,7 +28,7 @@ def checked_labels(
             )
         return np.empty(0, np.int64), np.empty(0, np.int64)
     n, k = shape
-    columns = columns_of("true_labels", true_labels, column_names(probabilities, classes, k))
+    columns = columns_of("true_labels", true_labels, names)
     true = checks.labels("true_labels", columns, k).astype(np.int64)
     places = np.arange(n) if checked is None else _places(checked, n)
     if len(true) != len(places):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua._blocks import Probabilities
-from sigua.intervals import NORMAL, Floats, Interval, counted
+from sigua.intervals import LEVEL, NORMAL, Floats, Interval, counted
 from sigua.transition import TransitionMatrix
 
 Integers = NDArray[Any]
@@ -35,10 +35,11 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Checked input: p is (n, k) and read in blocks; labels are int64."""
+    """Checked input: p is (n, k) and read in blocks; labels are int64; names are of the columns."""
 
     p: Probabilities
     labels: Integers | None
+    names: list[Any] | None = None
 
     @property
     def num_classes(self) -> int:
@@ -148,21 +149,38 @@ def surest(
 ) -> tuple[NDArray[np.bool_], Interval]:
     """Return the examples predicted most surely, and the share of their labels that disagree.
 
-    The same share of each predicted class is taken: the one of `SHARES` whose interval has the
-    lowest upper end. The few surest examples are hardly ambiguous, so a label that disagrees is
-    noise. More examples make the interval narrower, as long as they are as sure.
+    The same share of each predicted class is taken, and whoever is as sure: the one of `SHARES`
+    whose interval has the lowest upper end. The few surest examples are hardly ambiguous, so a
+    label that disagrees is noise. More examples make the interval narrower, as long as they are as
+    sure. As the best of several intervals is taken, all of them hold together with probability
+    `LEVEL` (Bonferroni).
     """
-    order = np.lexsort((-sureness, predicted))
-    sizes = np.bincount(predicted, minlength=k)
-    place = np.empty(len(y))
-    within = np.arange(len(y)) - (np.cumsum(sizes) - sizes)[predicted[order]]
-    place[order] = (within + 0.5) / sizes[predicted[order]]
-    wrong = predicted != y
+    place, wrong = _places(predicted, sureness, k), predicted != y
     tops = [place < share for share in SHARES]
     tops = [top for top in tops if top.sum() >= FEWEST] or [place < 1]
-    rates = [counted(int(wrong[top].sum()), int(top.sum())) for top in tops]
+    level = 1 - (1 - LEVEL) / len(tops)
+    rates = [counted(int(wrong[top].sum()), int(top.sum()), level) for top in tops]
     best = min(range(len(tops)), key=lambda i: rates[i].high)
     return tops[best], rates[best]
+
+
+def _places(predicted: Integers, sureness: Floats, k: int) -> Floats:
+    """Return where each example stands in its predicted class, in (0, 1); 0 is the surest.
+
+    Who is equally sure stands at one place, that of the first.
+    """
+    order = np.lexsort((-sureness, predicted))
+    group, sure = predicted[order], sureness[order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (group[1:] != group[:-1]) | (sure[1:] != sure[:-1])
+    del sure  # in place from here on: there may be very many examples
+    sizes, starts = np.bincount(predicted, minlength=k), np.flatnonzero(first)
+    ranks = np.repeat(starts.astype(np.float64), np.diff(starts, append=len(order)))
+    ranks -= (np.cumsum(sizes) - sizes - 0.5)[group]
+    ranks /= sizes[group]
+    place = np.empty(len(order))
+    place[order] = ranks
+    return place
 
 
 def _divided_by_sums(rows: NDArray[Any]) -> Rows:

@@ -7,11 +7,8 @@ from collections.abc import Iterable
 _NEW = {
     "sigua_nf": "sigua.custom(sigua.NoiseFloor(sigua.noise_floor(noise_rate, k)), gamma=1.0)",
     "sigua_fc": (
-        "sigua.custom(sigua.NoiseFloor(sigua.noise_floor(T)), gamma=1.0, "
-        "correction='forward', T=T)"
+        "sigua.custom(sigua.NoiseFloor(sigua.noise_floor(T)), gamma=1.0, correction='forward', T=T)"
     ),
-    "huber": "huber of examples/paper/losses.py",
-    "log_sum": "log_sum of examples/paper/losses.py",
     "mixture": "method='surest', with probabilities and labels",
     "dual-t": "method='surest', which trusts sure predictions, too",
     "gold": "sigua.count_transition(labels, true_labels, k) on the checked labels",

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sigua.intervals import NORMAL
+
 NOWHERE = float("inf"), float("nan")
 
 BINS = 20
@@ -18,7 +20,11 @@ STEEP = 1.25
 SURE = 0.7
 """The share of wrong labels among suspects, below which no example is named."""
 DOUBT = 2
-"""The share of suspects may be at most this many times the mean score of the others."""
+"""The share of suspects may be at most this many times the mean score of the others, or what their
+own lacks to 1."""
+MIRROR = 1.05
+"""How many times as far from 0 the scores of accepted labels may be as those of suspects from 1,
+apart from chance."""
 
 
 def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
@@ -32,6 +38,11 @@ def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
     that is not too sure, and finds another class likelier for a share q of the labels, is unsure
     of the rest, too: the mean of 1 - p(likeliest) is at least q, and the mean of the scores,
     (1 - margin) / 2, at least q / 2.
+
+    A model that cannot fit a part of clean data rejects that part, and makes a hill, too. But a
+    label that was flipped has its margin turned round: it is rejected as surely as its right label
+    would have been accepted. A hill that is nearer to 1 than the first, beyond the mirrored cut, is
+    to 0 is not of such labels.
 
     The share is an estimate: it assumes that half of the labels at the cut are right, and that this
     falls to none at a score of 1, in a straight line.
@@ -52,8 +63,18 @@ def second_hill(scores: NDArray[np.float64]) -> tuple[float, float]:
     above = scores > cut
     right = windows[at] / 4 * (1 - cut) * BINS / 2  # a triangle
     share = float(1 - right / above.sum())
-    unsure = scores[~above].mean() if not above.all() else 0.0
-    return (cut, share) if share >= SURE and above.mean() <= DOUBT * unsure else NOWHERE
+    unsure = min(scores[~above].mean(), 1 - scores[above].mean()) if not above.all() else 0.0
+    told = share >= SURE and above.mean() <= DOUBT * unsure
+    return (cut, share) if told and _is_mirrored(scores, cut) else NOWHERE
+
+
+def _is_mirrored(scores: NDArray[np.float64], cut: float) -> bool:
+    """Return whether labels above the cut are rejected no more surely than others are accepted."""
+    accepted, rejected = scores[scores < 1 - cut], 1 - scores[scores > cut]
+    if len(accepted) < len(rejected):  # nor are most labels wrong
+        return False
+    error = np.sqrt(accepted.var() / len(accepted) + rejected.var() / len(rejected))
+    return bool(accepted.mean() - MIRROR * rejected.mean() <= NORMAL * error)
 
 
 def known_classes(suspects: NDArray[np.bool_], labels: NDArray[Any]) -> NDArray[np.bool_]:

@@ -54,8 +54,11 @@ class Method:
             )
         if self.correction != "none":
             T = require_matrix("T", self.T)
-            if self.correction == "backward" and T.csr is not None:
-                self._check_dense(T)
+            if self.correction == "backward" and T.csr is not None and T.num_classes > MAX_DENSE:
+                raise ValueError(
+                    f"T: must have at most {MAX_DENSE} classes for backward correction if sparse, "
+                    f"got {T.num_classes}, whose inverse is not; try forward_correction(T)"
+                )
         if isinstance(self.condition, NonNegative):
             self._check_non_negative(self.condition)
 
@@ -86,13 +89,6 @@ class Method:
             raise ValueError(
                 f"condition: must have an epoch as its horizon, got {condition.horizon!r}; "
                 "try 0, for no schedule"
-            )
-
-    def _check_dense(self, T: TransitionMatrix) -> None:
-        if T.num_classes > MAX_DENSE:
-            raise ValueError(
-                f"T: must have at most {MAX_DENSE} classes for backward correction if sparse, "
-                f"got {T.num_classes}, whose inverse is not; try forward_correction(T)"
             )
 
     def _check_non_negative(self, condition: NonNegative) -> None:
@@ -129,11 +125,7 @@ class Method:
         return value_at("gamma", self.gamma, epoch), *_numbers_at(self.condition, epoch)
 
     def at_each(self, epochs: NDArray[np.float64]) -> list[Array]:
-        """Return `at` for many epochs, an array per number; integers stay integers.
-
-        Raises:
-            ValueError: as for `at`.
-        """
+        """Return `at` for many epochs, an array per number; integers stay integers."""
         each = [self.at(epoch) for epoch in epochs.tolist()]
         return [np.array(column) for column in zip(*each, strict=True)]
 

@@ -13,8 +13,8 @@ from sigua._blocks import Probabilities
 
 def probabilities_and_labels(
     probabilities: Any, labels: Any, classes: Any
-) -> tuple[Probabilities, NDArray[Any]]:
-    """Return probabilities, (n, k), to be read in blocks, and the column of each label, (n,).
+) -> tuple[Probabilities, NDArray[np.int64], list[Any] | None]:
+    """Return probabilities, (n, k), to be read in blocks, each label's column, (n,), and the names.
 
     Raises:
         ValueError: probabilities of another shape, labels that are invalid, or different lengths.
@@ -25,7 +25,7 @@ def probabilities_and_labels(
     y = np.asarray(y, dtype=np.int64)
     checks.same_length("labels", y, "probabilities", p)
     same_order("labels", labels, probabilities)
-    return p, y
+    return p, y, names
 
 
 def same_order(name: str, labels: Any, other: Any, of: str = "probabilities") -> None:

@@ -1,6 +1,7 @@
 """Checks of arguments. Each error is one sentence: *argument: must be ..., got ...; try ...*.
 
-`advice` is the end of that sentence, such as "try 0.5". Adapters use these checks, too.
+`advice` is the end of that sentence, such as "try 0.5". Adapters use these checks, too. What is not
+as said here raises ValueError.
 """
 
 from __future__ import annotations
@@ -25,11 +26,7 @@ SUM_TOLERANCE = 0.02
 def number(
     name: str, value: Any, low: float, high: float, advice: str, *, closed: bool = True
 ) -> float:
-    """Return `value` as a float in [low, high], or [low, high) when not `closed`.
-
-    Raises:
-        ValueError: `value` is not a real number, is NaN, or lies outside.
-    """
+    """Return a real number in [low, high], or [low, high) when not `closed`, as a float."""
     real = isinstance(value, Real) and not isinstance(value, bool)
     given = float(value) if isinstance(value, np.floating) else value  # LARGEST is inf in float32
     inside = real and bool(low <= given <= min(high, LARGEST))  # False for NaN
@@ -44,11 +41,7 @@ def number(
 
 
 def whole(name: str, value: Any, low: int, advice: str) -> int:
-    """Return `value` as an int of at least `low`; 10.0 is refused.
-
-    Raises:
-        ValueError: `value` is not an integer, or below `low`.
-    """
+    """Return an integer of at least `low` as an int; 10.0 is refused."""
     if not _is_integer(value) or value < low:
         raise ValueError(
             f"{name}: must be a whole number of at least {low}, got {value!r}; {advice}"
@@ -68,12 +61,7 @@ def plain_numbers(dataclass: Any) -> None:
 
 
 def schedule(name: str, value: Any, low: float, high: float, advice: str) -> Any:
-    """Return a checked number, or a callable as it is, after checking its knots if it has any.
-
-    Raises:
-        ValueError: the number, or the value at a knot, is not a number in [low, high]; a class, or
-            a callable that does not take the epoch.
-    """
+    """Return a number in [low, high], or a function of the epoch, with such values at its knots."""
     if not callable(value):
         return number(name, value, low, high, advice)
     rule = f"{name}: must be a number or a function of the epoch"
@@ -97,11 +85,7 @@ def takes(function: Any, *arguments: Any) -> bool:
 
 
 def generator(seed: Any) -> np.random.Generator:
-    """Return `numpy.random.default_rng(seed)`.
-
-    Raises:
-        ValueError: it takes no such seed.
-    """
+    """Return `numpy.random.default_rng(seed)`."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
@@ -112,26 +96,30 @@ def generator(seed: Any) -> np.random.Generator:
 
 
 def flag(name: str, value: Any) -> None:
-    """Raise ValueError unless `value` is True or False."""
+    """Refuse anything but True and False."""
     if not isinstance(value, bool):
         raise ValueError(f"{name}: must be True or False, got {value!r}; try True")
 
 
 def choice(name: str, value: Any, options: Iterable[str]) -> None:
-    """Raise ValueError unless `value` is one of `options`."""
+    """Refuse anything but one of `options`."""
     options = list(options)
     if isinstance(value, np.ndarray) or value not in options:  # an array equals none as a whole
         listed = ", ".join(repr(option) for option in options)
         raise ValueError(f"{name}: must be one of {listed}, got {value!r}; try one of these")
 
 
-def array(name: str, value: Any) -> NDArray[Any]:
-    """Return `value` as an array, not copied if it is one.
+def same_length(name: str, value: Any, other_name: str, other: Any) -> None:
+    """Refuse two that have different numbers of entries."""
+    if len(value) != len(other):
+        raise ValueError(
+            f"{name}: must have an entry for each of {other_name}, "
+            f"got {len(value)} for {len(other)}; try the same examples in both"
+        )
 
-    Raises:
-        ValueError: lists of different lengths, masked entries, a tensor with gradient or not on
-            the CPU.
-    """
+
+def array(name: str, value: Any) -> NDArray[Any]:
+    """Return an array, not copied if it is one: nothing masked, no tensor with a gradient."""
     if np.ma.is_masked(value):
         masked = int(np.ma.getmaskarray(value).sum())
         raise ValueError(
@@ -153,54 +141,8 @@ def array(name: str, value: Any) -> NDArray[Any]:
         ) from None
 
 
-def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
-    """Return integer labels of shape (n,) in [0, num_classes) as an array, not copied.
-
-    Raises:
-        ValueError: labels of another shape or dtype, or outside [0, num_classes).
-    """
-    found = array(name, value)
-    if found.shape == (0,) and found.dtype.kind == "f":
-        found = found.astype(int)  # an empty list is float64
-    if found.dtype.kind == "O" and all(map(_is_integer, found.ravel())):
-        with suppress(OverflowError):
-            found = found.astype(np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iu":
-        advice = (
-            f"{name}.ravel() on a column, {name}.argmax(1) on one-hot rows, "
-            f"{name}.astype(int) on floats"
-        )
-        if found.dtype.kind == "b" and found.ndim == 1:
-            advice = f"{name}.astype(int)"
-        if found.dtype.kind in "OSU":
-            advice = (
-                f"[list(clf.classes_).index(label) for label in {name}], "
-                "or classes=clf.classes_ where probabilities are given, too"
-            )
-        raise ValueError(
-            f"{name}: must be integers of shape (n,), got shape {found.shape} of {found.dtype}; "
-            f"try {advice}"
-        )
-    outside = (found < 0) | (found >= num_classes)
-    if outside.any():
-        first = int(outside.argmax())
-        raise ValueError(
-            f"{name}: must lie in [0, {num_classes}), got {name}[{first}] = {found[first]}; "
-            "try numbering the classes from 0"
-        )
-    return found
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def floats(name: str, value: Any) -> NDArray[np.float64]:
-    """Return numbers as an array of float64, not copied if they are one.
-
-    Raises:
-        ValueError: words or complex numbers, rows of different lengths, a tensor with gradient.
-    """
+    """Return real numbers as an array of float64, not copied if they are one."""
     found = array(name, value)
     try:
         if found.dtype.kind == "c":
@@ -212,12 +154,50 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
         ) from None
 
 
-def rows_of_classes(name: str, value: Any) -> NDArray[Any]:
-    """Return numbers of shape (n, k), n >= 1 and k >= 2, as an array, not copied if it is one.
+def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
+    """Return integers in [0, num_classes), shape (n,), as an array, not copied."""
+    found = array(name, value)
+    if found.shape == (0,) and found.dtype.kind == "f":
+        found = found.astype(int)  # an empty list is float64
+    if found.dtype.kind == "O" and all(map(_is_integer, found.ravel())):
+        with suppress(OverflowError):
+            found = found.astype(np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name}: must be integers of shape (n,), got shape {found.shape} of {found.dtype}; "
+            f"try {_to_integers(name, found)}"
+        )
+    outside = (found < 0) | (found >= num_classes)
+    if outside.any():
+        first = int(outside.argmax())
+        raise ValueError(
+            f"{name}: must lie in [0, {num_classes}), got {name}[{first}] = {found[first]}; "
+            "try numbering the classes from 0"
+        )
+    return found
 
-    Raises:
-        ValueError: another shape.
-    """
+
+def _to_integers(name: str, found: NDArray[Any]) -> str:
+    """Return how to make labels of what was given."""
+    if found.dtype.kind == "b" and found.ndim == 1:
+        return f"{name}.astype(int)"
+    if found.dtype.kind in "OSU":
+        return (
+            f"[list(clf.classes_).index(label) for label in {name}], "
+            "or classes=clf.classes_ where probabilities are given, too"
+        )
+    return (
+        f"{name}.ravel() on a column, {name}.argmax(1) on one-hot rows, "
+        f"{name}.astype(int) on floats"
+    )
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def rows_of_classes(name: str, value: Any) -> NDArray[Any]:
+    """Return numbers of shape (n, k), n >= 1 and k >= 2, as an array, not copied if it is one."""
     found = array(name, value)
     if found.ndim != 2 or found.shape[0] < 1 or found.shape[1] < 2:
         raise ValueError(
@@ -230,22 +210,14 @@ def rows_of_classes(name: str, value: Any) -> NDArray[Any]:
 def probabilities(name: str, value: Any, first: int = 0) -> NDArray[np.float64]:
     """Return probabilities of shape (n, k), k >= 2, as a new float64 array with rows summing to 1.
 
-    A sum may be off by `SUM_TOLERANCE`, which is divided out.
-
-    Args:
-        name: of the argument.
-        value: its rows.
-        first: the number of the first row, if these are not all.
-
-    Raises:
-        ValueError: another shape, no row, an entry outside [0, 1] or NaN, another sum.
+    A sum may be off by `SUM_TOLERANCE`, which is divided out. `first` is the number of the first
+    row, if these are not all.
     """
     rows = np.ascontiguousarray(floats(name, rows_of_classes(name, value)))
     sums = rows.sum(axis=1)  # in the order of the columns, however the rows lie in memory
-    right = rows.min() >= 0 and rows.max() <= 1 + SUM_TOLERANCE
-    if not (right and (np.abs(sums - 1) <= SUM_TOLERANCE).all()):
-        wrong = ~((rows >= 0) & (rows <= 1 + SUM_TOLERANCE)).all(axis=1)
-        wrong |= ~(np.abs(sums - 1) <= SUM_TOLERANCE)
+    wrong = ~(np.abs(sums - 1) <= SUM_TOLERANCE)
+    if wrong.any() or rows.min() < 0 or rows.max() > 1 + SUM_TOLERANCE:
+        wrong |= ~((rows >= 0) & (rows <= 1 + SUM_TOLERANCE)).all(axis=1)
         at = int(wrong.argmax())
         low, high = rows[at].min(), rows[at].max()
         raise ValueError(
@@ -257,11 +229,7 @@ def probabilities(name: str, value: Any, first: int = 0) -> NDArray[np.float64]:
 
 
 def losses(name: str, value: Any) -> NDArray[np.float64]:
-    """Return losses of shape (n,) or (epochs, n) as a float64 array; +inf is a loss.
-
-    Raises:
-        ValueError: another shape, no example, a negative loss or NaN.
-    """
+    """Return losses of at least 0, or +inf, as float64, shape (n,) or (epochs, n), not empty."""
     found = floats(name, value)
     _require_per_example(name, found)
     _require_in_range(name, found, "losses")
@@ -274,9 +242,6 @@ def epochs(name: str, value: Any) -> Iterator[NDArray[np.float64]]:
     Args:
         name: "losses", at least 0 or +inf, or "margins", in [-1, 1].
         value: shape (n,), or (epochs, n), whose entries may be NaN.
-
-    Raises:
-        ValueError: another shape, no example, an entry out of range, NaN in shape (n,).
     """
     found = array(name, value)
     _require_per_example(name, found)
@@ -303,7 +268,7 @@ def _require_per_example(name: str, found: NDArray[Any]) -> None:
 def _require_in_range(
     name: str, found: NDArray[np.float64], kind: str, epoch: int | None = None
 ) -> None:
-    """Raise ValueError on an entry out of range; on NaN, too, unless they are one epoch of many."""
+    """Refuse an entry out of range; NaN, too, unless they are one epoch of many."""
     low, high, advice = _RANGES[kind]
     wrong = ~((found >= low) & (found <= high))
     if epoch is not None:
@@ -314,13 +279,4 @@ def _require_in_range(
         raise ValueError(
             f"{name}: must lie in [{low:g}, {high:g}], got {name}[{place}] = {found[first]:g}; "
             f"{advice}, one for every example"
-        )
-
-
-def same_length(name: str, value: Any, other_name: str, other: Any) -> None:
-    """Raise ValueError unless the two have the same number of entries."""
-    if len(value) != len(other):
-        raise ValueError(
-            f"{name}: must have an entry for each of {other_name}, "
-            f"got {len(value)} for {len(other)}; try the same examples in both"
         )

@@ -20,23 +20,9 @@ from sigua._rule import (
 from sigua.objective import Split
 from sigua.schedules import Schedule, horizon, keep_rate, rate_to_count, rate_to_parts, value_at
 
-__all__ = [
-    "Agreement",
-    "AllGood",
-    "Batch",
-    "Condition",
-    "Known",
-    "NoiseFloor",
-    "NonNegative",
-    "SmallLoss",
-    "choose",
-    "is_built_in",
-    "may_read_class_sums",
-    "may_read_marks",
-    "no_class_sums",
-    "no_margins",
-    "reads",
-]
+__all__ = ["Agreement", "AllGood", "Batch", "Condition", "Known", "NoiseFloor", "NonNegative"]
+__all__ += ["SmallLoss", "choose", "is_built_in", "may_read_class_sums", "may_read_marks"]
+__all__ += ["no_class_sums", "no_margins", "reads"]
 
 
 @dataclass(frozen=True)
@@ -65,14 +51,7 @@ class SmallLoss:
     and delta is a share of those dropped: the next floor(delta * dropped) are bad. A mini-batch
     smaller than 1 / rho then keeps no example: it is only climbed on, if at all.
 
-    Args:
-        noise_rate: share of wrong labels, in [0, 1).
-        delta: rate of examples to forget, a number in [0, 1] or a function of the epoch.
-        warmup: epochs until rho has fallen from 1 to 1 - noise_rate.
-        variant: "paper" or "official".
-
-    Raises:
-        ValueError: an argument lies outside its range.
+    The arguments, and their ranges, are those of `sigua.sigua_sl`.
 
     >>> [round(parts / 1e9, 3) for parts in SmallLoss(0.5, delta=0.15).at(epoch=5)]
     [0.75, 0.9]
@@ -133,9 +112,6 @@ class NonNegative:
             as in the authors' released code. "classes": the sum of its corrected vector, 1'T^-1 l,
             as in the paper; it cannot be negative for symmetric or pair noise. "batch": the mean
             corrected loss of the mini-batch, so that all are good or all are bad; it is ours.
-
-    Raises:
-        ValueError: `over` is none of these.
     """
 
     over: str = "label"
@@ -163,17 +139,15 @@ class NoiseFloor:
     """All are good while the mini-batch's mean loss is at or above a floor, all bad below it.
 
     The mean is that of the losses before class weights, over the examples that take part and have
-    a finite loss: over all processes where the selection is, and over each micro-batch where
-    gradients are accumulated.
-    With gamma = 1 this is flooding (Ishida et al., ICML 2020), at a level that is computed by
-    `sigua.noise_floor` instead of tuned.
+    a finite loss. With gamma = 1 this is flooding (Ishida et al., ICML 2020), at a level that is
+    computed by `sigua.noise_floor` instead of tuned: `custom(NoiseFloor(noise_floor(T)), 1.0,
+    "forward", T)`, or `custom(NoiseFloor(noise_floor(rate, k)), 1.0)` for errors that spread over
+    all classes. Not for pair noise without T, nor for human noise, which is more predictable than
+    its rate says.
 
     Args:
         floor: at least 0, in nats of the loss that the method optimises; a number or a function of
             the epoch.
-
-    Raises:
-        ValueError: `floor` is negative, infinite or NaN.
 
     >>> import numpy as np
     >>> import sigua
@@ -217,18 +191,13 @@ class Agreement:
     predicts is right, however the noise depends on x. After division by c_j, the diagonal of T need
     only be the largest entry of its column, not of its row: true of far stronger class noise.
 
-    Each example is judged alone, by its own margin: nothing is sorted, and the size of a mini-batch
-    does not matter. Related: thresholds per class (Northcutt et al. 2021), margins over epochs
-    (Pleiss et al. 2020), agreement with an ensemble or an early network (Nguyen et al. 2020, Bai et
-    al. 2021).
+    Each example is judged alone, so that the size of a mini-batch does not matter. Related:
+    thresholds per class (Northcutt et al. 2021), margins over epochs (Pleiss et al. 2020).
 
     Args:
         warmup: T_k, epochs until tau has risen to `threshold`.
         by_class: whether to divide by the class confidence; if not, u is p.
         threshold: tau at the end, in [-1, 1); below 0 it also keeps labels that come close second.
-
-    Raises:
-        ValueError: an argument lies outside its range.
 
     >>> [round(Agreement().at(epoch)[0], 3) for epoch in (1, 5, 10, 100)]
     [-0.9, -0.5, 0.0, 0.0]
@@ -277,11 +246,7 @@ class Known:
         return ()
 
     def split(self, batch: Batch) -> Split:
-        """Return what the user gave.
-
-        Raises:
-            ValueError: the user gave nothing.
-        """
+        """Return what the user gave, or raise ValueError if that is nothing."""
         if batch.trusted is None:
             raise ValueError(
                 "trusted: must be a boolean per example for the condition Known, got None; "

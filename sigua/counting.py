@@ -21,12 +21,7 @@ from sigua.transition.matrix import matrix_from, require_matrix
 def count_noise_rate(labels: ArrayLike, true_labels: ArrayLike) -> Interval:
     """Return the share of wrong labels among those checked, with its exact 95 % interval.
 
-    Args:
-        labels: as given, integers from 0 up, shape (m,).
-        true_labels: as they should be, integers from 0 up, shape (m,).
-
-    Raises:
-        ValueError: labels that are not such integers, no label, or different lengths.
+    Both are integers from 0 up, of shape (m,), m >= 1: as given, and as they should be.
 
     >>> print(count_noise_rate([0, 0, 1, 1, 2], [0, 1, 1, 1, 2]))
     20 % (1 to 72)
@@ -45,9 +40,8 @@ def count_transition(
 ) -> TransitionMatrix:
     """Return T counted on checked labels, smoothed: (counts + strength * prior) / (n_i + strength).
 
-    That is the mean of a Dirichlet posterior. No entry is 0 unless the prior's is, so no label
-    becomes impossible. The fewer examples of a class were checked, the nearer its row is to the
-    prior's.
+    That is the mean of a Dirichlet posterior: no label becomes impossible, and the fewer of a class
+    were checked, the nearer its row is to the prior's.
 
     Args:
         labels: as given, integers in [0, num_classes), shape (m,).

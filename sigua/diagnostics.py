@@ -22,8 +22,8 @@ NAN = float("nan")
 class EpochReport:
     """What was selected in an epoch, and how well; fractions in [0, 1], NaN where not known.
 
-    Intact examples have a right label, flipped examples a wrong one. Which is which is known where
-    labels were corrupted on purpose. A fraction of no examples is NaN, too.
+    Intact examples have a right label, flipped examples a wrong one, which is known where labels
+    were corrupted on purpose. A fraction of no examples is NaN, too.
     """
 
     good: float
@@ -55,7 +55,6 @@ class EpochReport:
     def logs(self) -> dict[str, float]:
         """Return what a logger takes: `wandb.log(report.logs())`, Lightning's `self.log_dict(...)`.
 
-        TensorBoard's writer takes one at a time: `writer.add_scalar(name, value, epoch)`.
         `sigua/noise_rate` is what was dropped: an estimate under `sigua_ag`, once it is warm, and
         what the method was told under small loss.
 
@@ -66,19 +65,12 @@ class EpochReport:
 
 
 def masks_to_count(
-    split: Split,
-    part: Array,
-    *,
-    intact: Array | None = None,
-    right: Array | None = None,
+    split: Split, part: Array, *, intact: Array | None = None, right: Array | None = None
 ) -> dict[str, Array]:
     """Return the masks, by name, whose sums over an epoch `report` needs; operators only.
 
-    Args:
-        split: which examples are good and which are bad, boolean.
-        part: boolean, which examples take part at all (False for ignored labels).
-        intact: boolean, which labels are right.
-        right: boolean, which labels the model predicts.
+    All are boolean: who is good and bad, who takes part at all (False for ignored labels), which
+    labels are right (intact), and which the model predicts (right).
     """
     masks = {"examples": part, "good": split.good & part, "bad": split.bad & part}
     if intact is not None:
@@ -122,8 +114,7 @@ bad_precision=1.0, bad_recall=0.5, accuracy=nan, accuracy_intact=nan, accuracy_f
 class LabelIssues:
     """Examples in the order in which their labels look wrong, and where to cut.
 
-    `sigua.Known` takes the suspects as bad. In PyTorch, with the indices of a mini-batch from the
-    loader: `criterion(logits, y, torch.from_numpy(~issues.suspects)[index])`. In Keras:
+    `sigua.Known` takes the suspects as bad: `trusted=~issues.suspects[index]`, or in Keras
     `model.fit(..., sample_weight=np.where(issues.suspects, -1.0, 1.0))`.
     """
 
@@ -155,21 +146,22 @@ def rank_label_issues(
     """Rank examples by how wrong their labels look, over the epochs or in one pass.
 
     The score is 1 - p(label) from losses, or (1 - margin) / 2 from margins, averaged over the
-    epochs that include the example. Epochs tell more than one pass at the end: right labels are
-    learnt early and wrong ones late, if at all, but at the end both may have been learnt. Margins
-    tell more where the wrong labels of a class come from few classes, and losses a little more
-    where they come from any (Pleiss et al. 2020 and Northcutt et al. 2021 rank by margins).
+    epochs that include the example. Right labels are learnt early and wrong ones late, if at all,
+    so that epochs tell more than one pass at the end. Margins tell more where the wrong labels of a
+    class come from few classes, losses a little more where they come from any (Pleiss et al. 2020
+    and Northcutt et al. 2021 rank by margins).
 
     With a noise rate, that share of the examples is suspect. Without one, examples with a margin
     below zero, whose label the model finds less likely than another, are suspect if they make a
-    hill of their own, beyond that of the right labels. In clean data there is no second hill, and
-    where wrong labels look right to the model there may be none: then no example is suspect.
-    `precision` says how sure the suspects are. This needs margins of plain training: a method that
-    drops examples never learns hard ones, which then make a second hill. Losses without a rate give
-    no suspects, because hard examples have large losses, too.
+    hill of their own, beyond that of the right labels, and are rejected no more surely than others
+    are accepted. In clean data there is no such hill, whether a model fits it or not, and where
+    wrong labels look right to the model there may be none: then no example is suspect. `precision`
+    says how sure the suspects are. This needs margins of plain training: a method that drops
+    examples never learns hard ones. Losses without a rate give no suspects, because hard examples
+    have large losses, too.
 
-    `sigua_torch.diagnostics.LabelHistory` records both in training. A pass at the end is one epoch:
-    use `sigua.label_losses(model.predict(x), y)` or `sigua.label_margins`.
+    `sigua_torch.LabelHistory` and `sigua_keras.LabelWatch` record both in training. A pass at the
+    end is one epoch: `sigua.label_losses(model.predict(x), y)` or `sigua.label_margins`.
 
     Args:
         losses: at least 0, in nats, shape (n,) or (epochs, n): the plain cross-entropy at the given
@@ -178,10 +170,10 @@ def rank_label_issues(
             are not copied.
         margins: instead of losses: p(label) less the largest other probability, in [-1, 1].
         noise_rate: the share of wrong labels, in [0, 1].
-        labels: the given labels, numbers or words, shape (n,), for margins without a rate. A rare
-            class that the model hardly ever predicts looks wrong. With labels, a class of which
-            more than a third is suspect, and more than three times as large a share as of all,
-            comes last in the order, and its examples are not suspect.
+        labels: the given labels, numbers or words, shape (n,), for margins without a rate. With
+            them, a class of which more than a third is suspect, and more than three times as large
+            a share as of all, comes last in the order, and its examples are not suspect: a rare
+            class that the model hardly ever predicts looks wrong.
 
     Raises:
         ValueError: losses or margins of another shape or range, both or neither of them; an example
@@ -203,11 +195,11 @@ def rank_label_issues(
     if margins is not None:
         (scores,) = _means("margins", margins, lambda margin: (1 - margin) / 2)
         tie_break = scores
+        if noise_rate is None:
+            return _beyond_the_valley(scores, labels)
     else:
         # The scores of large losses round to 1; the losses themselves break the tie.
         scores, tie_break = _means("losses", losses, lambda loss: -np.expm1(-loss), np.asarray)
-    if noise_rate is None and margins is not None:
-        return _beyond_the_valley(scores, labels)
     order, count = np.lexsort((-tie_break, -scores)), 0
     if noise_rate is not None:
         rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share of wrong labels")
@@ -267,21 +259,12 @@ def label_margins(
 ) -> NDArray[np.float64]:
     """Return p(label | x) less the largest other probability, float64, shape (n,), in [-1, 1].
 
-    Args:
-        probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out. They
-            are read in blocks, once, so they may be a `numpy.memmap`; what is held besides is the
-            result.
-        labels: integers in [0, k), shape (n,).
-        classes: the names of the columns, as for `sigua.estimate_transition`; labels are then
-            names.
-
-    Raises:
-        ValueError: probabilities or labels of another shape or range, or of different lengths.
+    Arguments and errors are those of `sigua.label_losses`.
 
     >>> label_margins([[0.25, 0.75], [0.5, 0.5]], [0, 1]).tolist()
     [-0.5, 0.0]
     """
-    p, y = probabilities_and_labels(probabilities, labels, classes)
+    p, y, _ = probabilities_and_labels(probabilities, labels, classes)
     margins = np.empty(len(p))
     for part, rows in p.blocks():
         label = np.arange(len(rows)), y[part]

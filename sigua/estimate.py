@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from sigua import _gone, checks
 from sigua._blocks import Probabilities
 from sigua._estimators import ESTIMATORS, Evidence
-from sigua._names import probabilities_and_labels
+from sigua._names import column_names, probabilities_and_labels
 from sigua.intervals import Floats, Interval
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import matrix_from
@@ -100,14 +100,7 @@ def estimate_noise_rate(
     mean of `probabilities`. If you have both labels of some examples, count instead:
     `count_noise_rate`. `diagnose` gives an interval.
 
-    Args:
-        probabilities, labels, method, classes, old: as for `estimate_transition`.
-
-    Raises:
-        ValueError: as for `estimate_transition`.
-
-    Warns:
-        UserWarning: as for `estimate_transition`.
+    Arguments, errors and warnings are those of `estimate_transition`.
 
     >>> p = [[0.9, 0.1]] * 50 + [[0.1, 0.9]] * 50
     >>> estimate_noise_rate(p, [0] * 40 + [1] * 60)
@@ -129,8 +122,7 @@ def label_losses(
 
     Args:
         probabilities: shape (n, k), each row summing to 1 within 0.02, which is divided out. They
-            are read in blocks, once, so they may be a `numpy.memmap`; what is held besides is the
-            result.
+            are read in blocks, so they may be a `numpy.memmap`.
         labels: integers in [0, k), shape (n,).
         classes: the names of the columns, as for `estimate_transition`; labels are then names.
 
@@ -140,7 +132,7 @@ def label_losses(
     >>> label_losses([[0.25, 0.75], [1.0, 0.0]], [1, 0]).round(3).tolist()
     [0.288, 0.0]
     """
-    p, y = probabilities_and_labels(probabilities, labels, classes)
+    p, y, _ = probabilities_and_labels(probabilities, labels, classes)
     losses = np.empty(len(p))
     with np.errstate(divide="ignore"):
         for part, rows in p.blocks():
@@ -159,7 +151,8 @@ def _read(probabilities: Any, labels: Any, method: str, classes: Any, old: Any) 
         raise ValueError(
             f"labels: must be given for method={method!r}, got None; try labels=, or 'anchor'"
         )
-    return Evidence(Probabilities("probabilities", probabilities), None)
+    p = Probabilities("probabilities", probabilities)
+    return Evidence(p, None, column_names(probabilities, classes, p.shape[1]))
 
 
 def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
@@ -205,9 +198,11 @@ def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
     """Estimate T, and warn about the classes of which nothing is known."""
     rows, unknown = ESTIMATORS[method](evidence)
     if unknown.any():
+        names = evidence.names or range(len(rows))
+        classes = [names[i] for i in np.flatnonzero(unknown)]
         taken = "as noisy as the average" if method == "surest" else "free of noise"
         warnings.warn(
-            f"nothing is known about class {', '.join(map(str, np.flatnonzero(unknown)))}: "
+            f"nothing is known about class {', '.join(map(str, classes))}: "
             f"{method!r} assumes that it is {taken}",
             stacklevel=3,
         )

@@ -32,17 +32,20 @@ class Interval:
         return f"{100 * self.value:.0f} % ({100 * self.low:.0f} to {100 * self.high:.0f})"
 
 
-def counted(count: int, size: int) -> Interval:
+def counted(count: int, size: int, level: float = LEVEL) -> Interval:
     """Return a share that was counted, count / size, with its exact interval; size >= 1."""
-    low, high = clopper_pearson(np.array(count), np.array(size))
+    low, high = clopper_pearson(np.array(count), np.array(size), level)
     return Interval(count / size, float(low), float(high))
 
 
-def clopper_pearson(counts: NDArray[np.int64], sizes: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return the ends of the exact 95 % intervals of counts / sizes (Clopper and Pearson 1934).
+def clopper_pearson(
+    counts: NDArray[np.int64], sizes: NDArray[np.int64], level: float = LEVEL
+) -> tuple[Floats, Floats]:
+    """Return the ends of the exact intervals of counts / sizes (Clopper and Pearson 1934).
 
-    At the lower end, this count or a larger one has a probability of 2.5 %; at the upper end, this
-    count or a smaller one has. The ends are 0 and 1 where there is no such rate, as for 0 of 0.
+    At the lower end, this count or a larger one has a probability of (1 - level) / 2; at the upper
+    end, this count or a smaller one has. The ends are 0 and 1 where there is no such rate, as for 0
+    of 0.
 
     >>> low, high = clopper_pearson(np.array([0, 5]), np.array([10, 10]))
     >>> low.round(3).tolist(), high.round(3).tolist()
@@ -51,12 +54,12 @@ def clopper_pearson(counts: NDArray[np.int64], sizes: NDArray[np.int64]) -> tupl
     shape = np.broadcast_shapes(counts.shape, sizes.shape)
     pairs = np.stack([np.broadcast_to(a, shape).ravel() for a in (counts, sizes)], axis=1)
     few, back = np.unique(pairs, axis=0, return_inverse=True)
-    ends = np.array([_ends(int(count), int(size)) for count, size in few]).reshape(-1, 2)
+    ends = np.array([_ends(int(count), int(size), 1 - level) for count, size in few]).reshape(-1, 2)
     low, high = ends[back.reshape(-1)].T
     return low.reshape(shape), high.reshape(shape)
 
 
-def _ends(count: int, size: int) -> tuple[float, float]:
+def _ends(count: int, size: int, beyond: float) -> tuple[float, float]:
     """Return the two ends for a single count, in O(sqrt(size)).
 
     Both are near the share. There the counts that lie further away than some twenty standard
@@ -69,26 +72,26 @@ def _ends(count: int, size: int) -> tuple[float, float]:
     low, high = 0.0, 1.0
     if count > 0:
         below = max(count - near / 4, 0) / size
-        low = _solve(log_ways, counts >= count, below, count / size, rising=True)
+        low = _solve(log_ways, counts >= count, below, count / size, beyond / 2)
     if count < size:
         above = min(count + near / 4, size) / size
-        high = _solve(log_ways, counts <= count, count / size, above, rising=False)
+        high = _solve(log_ways, counts <= count, above, count / size, beyond / 2)
     return low, high
 
 
 def _solve(
-    log_ways: Floats, tail: NDArray[np.bool_], low: float, high: float, rising: bool
+    log_ways: Floats, tail: NDArray[np.bool_], outside: float, inside: float, chance: float
 ) -> float:
-    """Return the rate in [low, high] at which a tail has probability (1 - `LEVEL`) / 2."""
+    """Return the rate at which a tail has this probability: more of it inside, less outside."""
     steps = np.arange(len(log_ways))
     for _ in range(60):  # halvings, until there is no float64 between
-        rate = (low + high) / 2
-        if not low < rate < high:
+        rate = (outside + inside) / 2
+        if rate in (outside, inside):
             break
         logs = log_ways + steps * (math.log(rate) - math.log1p(-rate))
         chances = np.exp(logs - logs.max())
-        if (chances[tail].sum() < (1 - LEVEL) / 2 * chances.sum()) == rising:
-            low = rate
+        if chances[tail].sum() < chance * chances.sum():
+            outside = rate
         else:
-            high = rate
-    return (low + high) / 2
+            inside = rate
+    return (outside + inside) / 2

@@ -12,7 +12,6 @@ from sigua.conditions import Agreement, AllGood, Condition, NonNegative, SmallLo
 from sigua.schedules import Schedule
 from sigua.transition import TransitionMatrix
 
-
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -61,11 +60,7 @@ class custom(Method):
 
 @_method
 class standard(Method):
-    """Standard training: everything is good.
-
-    >>> standard()
-    standard()
-    """
+    """Standard training: everything is good."""
 
     condition = AllGood()
 
@@ -120,10 +115,7 @@ class _OnSmallLoss(Method):
 class self_teaching(_OnSmallLoss):
     """Train on the small losses only (Eq. 5): SIGUA_SL with nobody to climb on.
 
-    Args:
-        noise_rate: share of wrong labels, in [0, 1).
-        warmup: T_k, epochs until 1 - noise_rate of each mini-batch is kept.
-        variant: "paper", or "official" for the authors' released code (see `SmallLoss`).
+    The arguments are those of `sigua_sl`.
 
     >>> self_teaching(0.5)
     self_teaching(noise_rate=0.5, warmup=10, variant='paper')
@@ -207,12 +199,7 @@ class _OnNonNegative(Method):
 class nn_backward_correction(_OnNonNegative):
     """Backward correction that ignores what went below zero: SIGUA_BC with gamma = 0.
 
-    Args:
-        T: the transition matrix.
-        over: what must not be negative: "label", "classes" or "batch" (see `NonNegative`).
-
-    Warns:
-        UserWarning: over="classes" with a T for which that sum cannot be negative.
+    Arguments and warnings are those of `sigua_bc`.
     """
 
     T: TransitionMatrix

@@ -1,7 +1,6 @@
 """Corrupt labels and inputs on purpose, to see how a method copes.
 
-Labels are integers of shape (n,). Columns (n, 1) and one-hot rows are refused, with advice on how
-to convert them: for one class nobody can tell the two apart.
+Columns (n, 1) and one-hot rows are refused: for one class nobody can tell the two apart.
 """
 
 from __future__ import annotations
@@ -15,13 +14,8 @@ from sigua import checks
 from sigua.schedules import rate_to_count, rate_to_parts
 from sigua.transition import TransitionMatrix, mapped_transition, random_transition, require_matrix
 
-__all__ = [
-    "corrupt_labels",
-    "corrupt_labels_by_instance",
-    "mapped_transition",
-    "random_transition",
-    "replace_inputs",
-]
+__all__ = ["corrupt_labels", "corrupt_labels_by_instance", "mapped_transition"]
+__all__ += ["random_transition", "replace_inputs"]
 
 
 def corrupt_labels(
@@ -30,16 +24,12 @@ def corrupt_labels(
     """Return a copy of `y` in which each label is redrawn from its row of T.
 
     Args:
-        y: integers in [0, k), shape (n,); not changed.
+        y: integers in [0, k), shape (n,); not changed. The result has its dtype.
         T: the transition matrix, k x k.
         seed: an integer, or a `numpy.random.Generator` that is advanced.
 
-    Returns:
-        Noisy labels, shape and dtype of `y`. The flipped labels are those where `y != noisy`.
-
     Raises:
-        ValueError: labels of another shape or dtype, or outside [0, k), or a dtype that cannot
-            hold k - 1.
+        ValueError: labels of another shape, or outside [0, k), or a dtype that cannot hold k - 1.
 
     >>> corrupt_labels([0, 1, 2, 3], TransitionMatrix.pair(0.0, 4))
     array([0, 1, 2, 3])
@@ -78,11 +68,9 @@ def corrupt_labels_by_instance(
 
     Each example has its own flip rate, drawn from a truncated normal around `noise_rate`. The class
     it flips to is drawn from a softmax of x @ W over the other classes, with a standard normal W of
-    shape (d, k) for each true class. The larger the norms of the inputs, the sharper the softmax,
-    so standardise them.
-
-    The normal is truncated to the widest interval within [0, 1] whose middle is `noise_rate`, so
-    that the mean rate is always `noise_rate`; Xia et al. truncate to [0, 1].
+    shape (d, k) for each true class. The larger the inputs, the sharper the softmax: standardise
+    them. The normal is truncated to the widest interval within [0, 1] whose middle
+    is `noise_rate`, so that this is the mean rate; Xia et al. truncate to [0, 1].
 
     Args:
         x: real and finite, shape (n, ...); flattened to (n, d).
@@ -118,20 +106,17 @@ def corrupt_labels_by_instance(
 def replace_inputs(
     x: ArrayLike, foreign: ArrayLike, noise_rate: float, seed: int | np.random.Generator = 0
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return a copy of `x` with some examples replaced, and a mask: open-set noise (Section 4).
+    """Return a copy of `x` with some examples replaced, and which: open-set noise (Section 4).
 
     Labels stay as they are and become wrong, because no class is right for a foreign input.
     floor(n * noise_rate) examples are replaced, each by a different foreign input as long as there
-    are enough.
+    are enough. The second result is a mask, bool, (n,).
 
     Args:
         x: any array, shape (n, ...); not changed.
         foreign: inputs of no class, shape (m, ...), of a dtype that x's can hold.
         noise_rate: the share to replace, in [0, 1].
         seed: an integer, or a `numpy.random.Generator` that is advanced.
-
-    Returns:
-        The inputs, shape and dtype of `x`, and a boolean mask of shape (n,), True where replaced.
 
     Raises:
         ValueError: shapes or dtypes that do not fit, a rate outside [0, 1], no foreign input.

@@ -4,6 +4,7 @@
     plot.accuracy_curves({"standard": a, "SIGUA_SL": b}).figure.savefig("curves.png")
 
 Pass `ax` to draw into a figure of your own; without it a new one is made, apart from pyplot's.
+Without matplotlib each raises ModuleNotFoundError, with what to install.
 """
 
 from __future__ import annotations
@@ -28,21 +29,12 @@ COLORS = ("#0a4f9e", "#b3122a", "#7a7a7a", "#2f9e5b", "#f2b134", "#79b4e3", "#e8
 
 
 def accuracy_curves(
-    curves: Mapping[str, ArrayLike],
-    *,
-    ax: Axes | None = None,
-    label: str = "test accuracy (%)",
+    curves: Mapping[str, ArrayLike], *, ax: Axes | None = None, label: str = "test accuracy (%)"
 ) -> Axes:
     """Draw the mean over the seeds, with a band of one standard deviation, as in the paper.
 
-    Args:
-        curves: by name, accuracies in percent, shape (epochs,) or (seeds, epochs).
-        ax: where to draw.
-        label: of the vertical axis.
-
-    Raises:
-        ValueError: curves of another shape.
-        ModuleNotFoundError: matplotlib is not installed.
+    Curves are by name, in percent, of shape (epochs,) or (seeds, epochs); `label` is that of the
+    vertical axis. Another shape raises ValueError.
     """
     tables = {name: _table(name, values) for name, values in curves.items()}
     ax = _axes(ax)
@@ -55,31 +47,19 @@ def accuracy_curves(
 
 
 def memorisation(
-    *,
-    intact: ArrayLike,
-    flipped: ArrayLike,
-    test: ArrayLike,
-    ax: Axes | None = None,
+    *, intact: ArrayLike, flipped: ArrayLike, test: ArrayLike, ax: Axes | None = None
 ) -> Axes:
     """Draw Figure 1's three curves: right labels learnt, wrong labels memorised, test accuracy.
 
-    Args:
-        intact: accuracy on the intact training examples, a fraction, shape (epochs,) or
-            (seeds, epochs); see `sigua.diagnostics.EpochReport`.
-        flipped: accuracy on the flipped ones, with respect to their wrong labels.
-        test: accuracy on clean test data.
-        ax: where to draw.
-
-    Raises:
-        ValueError: curves of another shape, or percentages.
-        ModuleNotFoundError: matplotlib is not installed.
+    Each is a fraction, of shape (epochs,) or (seeds, epochs): the accuracy on the intact training
+    examples, on the flipped ones, with respect to their wrong labels, and on clean test data (see
+    `sigua.diagnostics.EpochReport`). Another shape, or a percentage, raises ValueError.
     """
-    fractions = {
-        "intact labels learnt": _fractions("intact", intact),
-        "flipped labels memorised": _fractions("flipped", flipped),
-        "test": _fractions("test", test),
+    percent = {
+        "intact labels learnt": 100 * _fractions("intact", intact),
+        "flipped labels memorised": 100 * _fractions("flipped", flipped),
+        "test": 100 * _fractions("test", test),
     }
-    percent = {name: 100 * table for name, table in fractions.items()}
     ax = accuracy_curves(percent, ax=ax, label="accuracy (%)")
     ax.set_ylim(-2, 102)
     return ax
@@ -88,16 +68,9 @@ def memorisation(
 def transition(T: TransitionMatrix, *, ax: Axes | None = None, names: Any = None) -> Axes:
     """Draw T as a heat map: a row for each true class, a column for each observed one.
 
-    With up to 20 classes, each entry is also written into its square, in percent.
-
-    Args:
-        T: the transition matrix.
-        ax: where to draw.
-        names: of the classes, k of them; numbers by default.
-
-    Raises:
-        ValueError: not k names.
-        ModuleNotFoundError: matplotlib is not installed.
+    With up to 20 classes, each entry is also written into its square, in percent. `names` are those
+    of the classes, such as `diagnosis.classes`, or else numbers; another number of them than k
+    raises ValueError.
     """
     k = T.num_classes
     names = range(k) if names is None else list(names)
@@ -124,15 +97,8 @@ def loss_histogram(
 ) -> Axes:
     """Draw a histogram of the losses: if it has two hills, the one on the right is forgotten.
 
-    Args:
-        losses: at least 0, in nats, shape (n,); infinite losses are left out.
-        flipped: bool, (n,): which labels are wrong, if that is known.
-        ax: where to draw.
-        bins: how many bars.
-
-    Raises:
-        ValueError: losses that are negative, NaN or of another shape, or a mask of another length.
-        ModuleNotFoundError: matplotlib is not installed.
+    Losses are at least 0, in nats, of shape (n,); infinite ones are left out. `flipped`, bool,
+    (n,), says which labels are wrong, if that is known. Others raise ValueError.
     """
     losses = checks.losses("losses", losses).ravel()
     groups = {"examples": np.ones(len(losses), dtype=bool)}
@@ -152,13 +118,6 @@ def diagnosis(found: Diagnosis, *, ax: Axes | None = None) -> Axes:
 
     A dashed line marks the share of right labels: a model that predicts more of the labels than
     that has learnt their errors.
-
-    Args:
-        found: what `sigua.diagnose` returned.
-        ax: where to draw.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
     """
     shares = {
         "wrong labels": found.noise_rate,
@@ -185,17 +144,11 @@ def diagnosis(found: Diagnosis, *, ax: Axes | None = None) -> Axes:
 def selection(history: Any, *, ax: Axes | None = None) -> Axes:
     """Draw, epoch by epoch, who was descended on, climbed on and dropped, in percent.
 
-    Under `sigua_ag`, once it is warm, the share dropped estimates the noise rate.
-
-    Args:
-        history: what a run recorded: Keras's History, or its dictionary, with `sigua_good` and
-            `sigua_bad`; what Lightning's CSVLogger wrote of `EpochReport.logs`, as the path of
-            `metrics.csv` or a data frame; or a list of `EpochReport`, as `SelectionMeter` makes
-            them. Of several outputs in Keras, give one, under these two names.
-        ax: where to draw.
-
-    Raises:
-        ValueError: a history without these shares.
+    Under `sigua_ag`, once it is warm, the share dropped estimates the noise rate. The history is
+    what a run recorded: Keras's History, or its dictionary, with `sigua_good` and `sigua_bad` (of
+    several outputs give one, under these names); what Lightning's CSVLogger wrote of
+    `EpochReport.logs`, as the path of `metrics.csv` or a data frame; or a list of `EpochReport`, as
+    `SelectionMeter` makes them. Without these shares it raises ValueError.
     """
     epochs, good, bad = _shares(history)
     ax = _axes(ax)

@@ -1,6 +1,7 @@
 """The executable spec, in NumPy and float64: what every adapter must equal.
 
-Nothing here is fast. Losses are in nats; logits have shape (n, k) and labels (n,).
+Nothing here is fast. Losses are in nats; logits have shape (n, k) and labels (n,), integers in
+[0, k). Whatever has another shape or range raises ValueError.
 """
 
 from __future__ import annotations
@@ -76,30 +77,19 @@ def rows_of(name: str, value: ArrayLike) -> Floats:
 
 
 def log_softmax(logits: ArrayLike) -> Floats:
-    """Return log p, shape (n, k).
-
-    Raises:
-        ValueError: logits of another shape.
-    """
+    """Return log p, shape (n, k)."""
     logits = rows_of("logits", logits)
     shifted = logits - logits.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
 def every_class(logits: ArrayLike) -> Floats:
-    """Return l, shape (n, k): the cross-entropy against every class.
-
-    Raises:
-        ValueError: logits of another shape.
-    """
+    """Return l, shape (n, k): the cross-entropy against every class."""
     return -log_softmax(logits)
 
 
 def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return the cross-entropy at the labels, shape (n,).
-
-    Raises:
-        ValueError: logits or labels of another shape, or labels outside [0, k).
 
     >>> cross_entropy([[0.0, 0.0]], [1]).round(4)
     array([0.6931])
@@ -111,9 +101,6 @@ def backward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
     """Return T^-1 l, shape (n, k): the corrected loss for every observed label (Eq. 8).
 
     It is +inf, never -inf or NaN, where a class in its sum has an infinite loss.
-
-    Raises:
-        ValueError: logits of another shape.
     """
     return _combined(every_class(logits), T.inverse.T)
 
@@ -130,11 +117,7 @@ def _combined(losses: Floats, coefficients: Floats) -> Floats:
 
 
 def forward_corrected(logits: ArrayLike, T: TransitionMatrix) -> Floats:
-    """Return -log(T'p), shape (n, k): the loss of predicting every observed label.
-
-    Raises:
-        ValueError: logits of another shape.
-    """
+    """Return -log(T'p), shape (n, k): the loss of predicting every observed label."""
     return -_log_joint(logits, T)[1]
 
 
@@ -151,11 +134,7 @@ def _log_joint(logits: ArrayLike, T: TransitionMatrix) -> tuple[Floats, Floats]:
 
 
 def losses_and_slopes(method: Method, logits: ArrayLike, labels: ArrayLike) -> Measured:
-    """Return losses (n,), their gradients (n, k), and, with backward correction, 1'T^-1 l (n,).
-
-    Raises:
-        ValueError: logits or labels of another shape, or an unknown correction.
-    """
+    """Return losses (n,), their gradients (n, k), and, with backward correction, 1'T^-1 l (n,)."""
     p = np.exp(log_softmax(logits))
     measured = find_correction(method, {"none": _plain, "backward": _backward, "forward": _forward})
     return measured(logits, np.asarray(labels), p, method.T)
@@ -184,11 +163,8 @@ def margins(logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None =
 
     Args:
         logits: (n, k).
-        labels: (n,), integers in [0, k).
+        labels: (n,).
         confidence: c, (k,), by which p is divided; None for ones, and u is p.
-
-    Raises:
-        ValueError: logits or labels of another shape, or labels outside [0, k).
 
     >>> margins(np.log([[0.6, 0.4]]), [0], confidence=[0.75, 0.25]).round(3)  # u = .8 : 1.6
     array([-0.333])
@@ -204,9 +180,6 @@ def confidence_sums(logits: ArrayLike, labels: ArrayLike) -> Floats:
     """Return, by class, the sum of p(j | x) over the examples labelled j and their number, (2, k).
 
     `sigua.confidence.moved` adds them to the state. Examples whose p is NaN are left out.
-
-    Raises:
-        ValueError: logits or labels of another shape, or labels outside [0, k).
 
     >>> confidence_sums(np.log([[0.6, 0.4], [0.5, 0.5]]), [0, 0]).round(3)
     array([[1.1, 0. ],
@@ -242,8 +215,7 @@ def split(
             judge each class. None for a single group.
 
     Raises:
-        ValueError: an argument without an entry for each loss, marks that are not boolean, or an
-            argument that the condition reads is missing.
+        ValueError: also where an argument that the condition reads is missing.
     """
     values = checks.floats("losses", losses)
     n = values.shape
@@ -276,17 +248,13 @@ def step(
 
     Args:
         method: what to train with.
-        logits: float, shape (n, k).
-        labels: integers in [0, k), shape (n,).
+        logits: float, (n, k).
+        labels: (n,).
         epoch: t >= 0, fractional allowed.
-        trusted: bool, shape (n,), or a `Split` of two masks, for the condition `Known`.
-        groups: integers, shape (n,): each group is judged separately; `labels` for each class.
+        trusted: as for `split`.
+        groups: as for `split`.
         confidence: c, shape (k,), for a rule that reads it: `sigua.confidence.rates` of the state
             before this mini-batch; None for ones, its value before the first mini-batch.
-
-    Raises:
-        ValueError: labels outside [0, k), or a method for another number of classes; or as for
-            `split`.
     """
     k = log_softmax(logits).shape[1]
     require_classes(method, k)

@@ -1,6 +1,7 @@
 """What changes from epoch to epoch, and the one place where a rate becomes a count.
 
-Epochs count from 0 and may be fractional: step / steps_per_epoch.
+Epochs count from 0 and may be fractional: step / steps_per_epoch. What is out of range raises
+ValueError.
 """
 
 from __future__ import annotations
@@ -35,9 +36,6 @@ def keep_rate(epoch: float, noise_rate: float, warmup: float = 10) -> float:
         noise_rate: share of wrong labels, in [0, 1).
         warmup: T_k >= 0, in epochs; 0 means no warm-up.
 
-    Raises:
-        ValueError: an argument out of range.
-
     >>> [keep_rate(t, noise_rate=0.5, warmup=10) for t in (0, 5, 10, 200)]
     [1.0, 0.75, 0.5, 0.5]
     """
@@ -58,11 +56,7 @@ class Knots:
     """A piecewise linear function of the epoch, constant outside its knots.
 
     Args:
-        points: (epoch, value) pairs with strictly increasing epochs, at least one.
-
-    Raises:
-        ValueError: no point, a point that is not a pair of finite numbers, or epochs that do not
-            increase.
+        points: (epoch, value) pairs of finite numbers, at least one, with increasing epochs.
 
     >>> ramp = Knots([(0, 0.0), (10, 0.2)])
     >>> [ramp(t) for t in (0, 5, 10, 200)]
@@ -100,13 +94,8 @@ class Knots:
         return v0 + (v1 - v0) * (epoch - t0) / (t1 - t0)
 
 
-
 def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
-    """Return the schedule's value at `epoch`.
-
-    Raises:
-        ValueError: the value is not a number in [0, high].
-    """
+    """Return the schedule's value at `epoch`; refuse one that is not a number in [0, high]."""
     value = schedule(epoch) if callable(schedule) else schedule
     return checks.number(name, value, 0, high, f"try another value at epoch {epoch:g}")
 
@@ -118,9 +107,6 @@ def horizon(schedule: object) -> float:
 
 def rate_to_parts(rate: float) -> int:
     """Return a rate in whole billionths, rounded up unless it is barely above a whole number.
-
-    Raises:
-        ValueError: it lies outside [0, 1].
 
     >>> rate_to_parts(0.29), rate_to_parts(1 / 3)
     (290000000, 333333334)
@@ -135,9 +121,6 @@ def rate_to_count(size: Any, parts: Any) -> Any:
     Integer operators only: the same lines serve Python integers and integer tensors. In 64 bits the
     product is exact up to 9 billion examples. In 32 bits, all that JAX has by default, it is a long
     division in base 1000, in which no intermediate exceeds 1001 * size: exact up to 2,145,000.
-
-    Raises:
-        ValueError: a floating-point number, or a negative one of Python's.
 
     >>> rate_to_count(100, rate_to_parts(0.29))
     29

@@ -95,11 +95,124 @@ def test_what_is_counted_is_what_was_checked():
     p = [[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.1, 0.9], [0.6, 0.4]]
     found = diagnose(p, [0, 1, 1, 1, 0], true_labels=[0, 0, 0, 1], checked=[0, 1, 2, 3])
     assert found.num_checked == 4
-    assert found.noise_rate.value == 0.5
+    assert found.counted.value == 0.5
     assert (found.reproduced.value, found.corrected.value) == (0.5, 0.5)
     assert found.accuracy.value == 0.75
     assert found.agreement.value == 0.8
     assert found.expected_agreement == pytest.approx((0.9 + 0.9 + 0.8 + 0.9 + 0.6) / 5)
+
+
+def drawn(n, m, seed):
+    return np.random.default_rng(seed).choice(n, m, replace=False)
+
+
+@pytest.mark.parametrize("m", [1, 5, 20, 100])
+def test_few_checked_labels_never_make_it_worse(m):
+    """Classes apart, 10 % wrong: of 60 draws at most one says anything but the blind diagnosis.
+
+    The count alone says 0 % (0 to 98) of a single label that is right.
+    """
+    p, y, true = noisy(sigua.TransitionMatrix.symmetric(0.1, K), spread=0.2)
+    blind = diagnose(p, y)
+    assert blind.advice.method == sigua.sigua_ag()
+    other = narrower = 0
+    for seed in range(60):
+        places = drawn(len(y), m, seed)
+        found = diagnose(p, y, true[places], places)
+        other += found.advice.method != sigua.sigua_ag() or found.overlap
+        narrower += found.noise_rate.high - found.noise_rate.low <= 0.04
+    assert other <= 1
+    assert narrower >= 59
+
+
+def test_a_count_and_the_model_say_together_what_their_intervals_have_in_common():
+    """One right label says 0 to 98 %, the model 20 to 24: the model's it is."""
+    T = sigua.TransitionMatrix.symmetric(0.22, K)
+    p, y, true = noisy(T, spread=0.2)
+    right = np.flatnonzero(y == true)[:1]
+    found = diagnose(p, y, true[right], right)
+    assert (found.counted.low, found.counted.high) == pytest.approx((0, 0.975))
+    assert (found.noise_rate.low, found.noise_rate.high) == (found.surest.low, found.surest.high)
+    assert found.noise_rate.value == pytest.approx(found.surest.value, abs=1e-3)
+    assert "counted and by the model" in str(found)
+    many = drawn(len(y), 1000, 0)
+    found = diagnose(p, y, true[many], many)
+    assert found.noise_rate.low == max(found.counted.low, found.surest.low)
+    assert found.noise_rate.high == min(found.counted.high, found.surest.high)
+
+
+def test_hardly_any_label_is_wrong_only_if_the_interval_says_so():
+    """Of 60 labels 2 are wrong, 3 %, but it may be 12: too few to say."""
+    p = np.repeat([[0.95, 0.05], [0.05, 0.95]], 30, axis=0)
+    y = np.repeat([0, 1], 30)
+    y[[0, 30]] ^= 1
+    found = diagnose(p, y)
+    assert found.noise_rate.value < 0.05 < 0.1 < found.noise_rate.high
+    assert "hardly any" not in found.advice.why
+    assert "hardly any" in diagnose(np.tile(p, (9, 1)), np.tile(y, 9)).advice.why
+
+
+NAMES = ["10", "1", "2", "b", "a"]
+
+
+def test_a_report_of_labels_by_name_has_names_only():
+    """The classes are in the order of the columns, as are the rows and columns of T."""
+    p, y, true = noisy(NOISES["asym"], spread=0.3)
+    names = np.array(NAMES)
+    numbers = diagnose(p, y, true[:200], range(200))
+    found = diagnose(p, names[y], names[true[:200]], range(200), classes=NAMES)
+    assert found.classes == tuple(NAMES)
+    assert numbers.classes == (0, 1, 2, 3, 4)
+    assert found.T == numbers.T
+    assert {(i, j) for i, j, _ in found.confusions} == {("1", "10"), ("b", "2")}
+    assert "mostly b for 2 (4" in str(found) or "mostly 1 for 10 (4" in str(found)
+    frame = pandas_like(p, NAMES)
+    assert str(diagnose(frame, names[y], names[true[:200]], range(200))) == str(found)
+
+
+def pandas_like(values, columns):
+    """Return what the core knows of a data frame: an array whose columns have names."""
+    frame = np.asarray(values).view(type("Frame", (np.ndarray,), {}))
+    frame.columns = columns
+    return frame
+
+
+def test_columns_in_another_order_are_told_by_name():
+    """The labels of what it predicts as 1 are 2, and the other way round."""
+    p, y, _ = noisy(NOISES["sym-20"], spread=0.2)
+    found = diagnose(p[:, [0, 2, 1, 3, 4]], np.array(NAMES)[y], classes=NAMES)
+    (doubt,) = found.doubts
+    assert doubt.startswith(
+        ("what it predicts as 1 is mostly labelled 2:", "what it predicts as 2")
+    )
+    assert doubt in str(found)
+    assert diagnose(p, y).doubts == ()
+
+
+def test_a_model_that_is_far_surer_than_right_or_that_saw_the_labels_is_told():
+    p, y, _ = noisy(NOISES["sym-20"], spread=0.2)
+    shuffled = np.random.default_rng(0).permutation(y)
+    assert "rows and labels in one order" in diagnose(p, shuffled).doubts[0]
+    seen = 0.7 * np.eye(K)[y] + 0.06  # in sample: a forest gives each label its vote
+    found = diagnose(seen, y)
+    assert "was it trained on them" in found.doubts[0]
+    assert found.noise_rate.high < 0.01
+
+
+def test_checked_labels_that_were_picked_are_told_and_have_no_say():
+    """The most suspicious of 20 % wrong: the model predicts none of them as given."""
+    p, y, true = noisy(NOISES["sym-20"], spread=0.2)
+    places = np.argsort(p[np.arange(len(y)), y])[:100]
+    found, blind = diagnose(p, y, true[places], places), diagnose(p, y)
+    assert not found.at_random
+    assert found.doubts == ("it predicts 0 % of the checked labels: they must be drawn at random",)
+    assert found.counted.value == 1
+    assert (found.noise_rate, found.T, found.advice) == (blind.noise_rate, blind.T, blind.advice)
+    assert found.follows_input is None
+    assert "unknown: check 100 labels" in str(found)
+    for seed in range(20):
+        places = drawn(len(y), 100, seed)
+        assert diagnose(p, y, true[places], places).at_random
 
 
 def test_a_mask_and_indices_are_the_same():

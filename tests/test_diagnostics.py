@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import sigua
-from sigua import Split, label_losses, label_margins, rank_label_issues
-from sigua._mixture import best_threshold
+from sigua import Split, rank_label_issues
 from sigua.diagnostics import EpochReport, masks_to_count, report
 
 T, F = True, False
@@ -157,9 +156,9 @@ def test_the_cut_is_exact_where_floating_point_is_not():
 
 
 def two_hills(right=70, wrong=30, seed=0):
-    """Return margins of right labels, from .1 to 1, and after them of wrong ones, -1 to -.6."""
+    """Return margins of right labels, from .1 to 1, and of wrong ones, the same turned round."""
     rng = np.random.default_rng(seed)
-    return np.concatenate([rng.uniform(0.1, 1.0, right), rng.uniform(-1.0, -0.6, wrong)])
+    return np.concatenate([rng.uniform(0.1, 1.0, right), rng.uniform(-1.0, -0.1, wrong)])
 
 
 def test_without_a_rate_the_cut_is_between_the_two_hills():
@@ -207,10 +206,37 @@ def test_a_model_that_is_surer_than_it_is_right_names_nobody():
     If it was calibrated, the mean of 1 - p(likeliest) would be .3, and not .02.
     """
     rng = np.random.default_rng(0)
-    sure = np.concatenate([rng.uniform(0.96, 1.0, 700), rng.uniform(-1.0, -0.8, 300)])
+    sure = np.concatenate([rng.uniform(0.96, 1.0, 700), rng.uniform(-1.0, -0.96, 300)])
     assert rank_label_issues(margins=sure).count == 0
-    unsure = np.concatenate([rng.uniform(0.2, 1.0, 700), rng.uniform(-1.0, -0.8, 300)])
+    unsure = np.concatenate([rng.uniform(0.2, 1.0, 700), rng.uniform(-1.0, -0.2, 300)])
     assert rank_label_issues(margins=unsure).count == 300
+
+
+@pytest.mark.parametrize("far", [128, 60])
+def test_clean_labels_that_a_model_cannot_fit_name_nobody(far):
+    """Two classes on a line, a part of the first beyond the second: the best line rejects it.
+
+    It is surer of that than of the rest. With wrong labels instead, it is as sure of both.
+    """
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 450)
+    x = rng.normal(np.where(y == 0, -4.0, 0.0))
+    placed = np.concatenate([rng.normal(8.0, 1.0, far), x[far:]])
+    assert rank_label_issues(margins=fitted_margins(placed, y)).count == 0
+    wrong = rng.random(900) < 0.15
+    issues = rank_label_issues(margins=fitted_margins(x, np.where(wrong, 1 - y, y)))
+    assert issues.count > 90
+    assert wrong[issues.suspects].mean() > 0.9
+
+
+def fitted_margins(x, y):
+    """Return the margins of the likeliest logistic curve, by Newton's method."""
+    design, w = np.stack([np.ones(len(x)), x], axis=1), np.zeros(2)
+    for _ in range(25):
+        p = 1 / (1 + np.exp(-design @ w))
+        slope = design.T @ (y - p)
+        w += np.linalg.solve((design * (p * (1 - p))[:, None]).T @ design, slope)
+    return np.where(y == 1, 2 * p - 1, 1 - 2 * p)
 
 
 def test_losses_without_a_rate_have_no_suspects():
@@ -242,14 +268,6 @@ def test_wrong_labels_in_every_class_are_suspects_and_stay_so_beside_a_rare_clas
     assert even.suspects.tolist() == expected[:1000].tolist()
 
 
-def test_best_threshold_maximises_the_variance_between_the_parts():
-    """Of 0, .2, .4, .6 and 1, two parts of 3 and 2 differ most, by an exhaustive search."""
-    scores = np.array([0, 0.2, 0.4, 0.6, 1.0])
-    between = [i * (5 - i) * (scores[:i].mean() - scores[i:].mean()) ** 2 for i in range(1, 5)]
-    expected = 5 - (1 + int(np.argmax(between)))
-    assert (scores > best_threshold(scores)).sum() == expected == 2
-
-
 def test_an_epoch_that_left_an_example_out_is_skipped_for_it():
     """With p of (.5, -, .2) and (.25, .1, -): scores .625, .9 and .8; margins likewise."""
     gap = np.nan
@@ -265,12 +283,6 @@ def test_suspects_are_what_known_takes_for_bad():
     method = sigua.custom(sigua.Known(), gamma=0.1)
     split = sigua.reference.split(method, [0.1, 3.0, 0.2, 2.0], trusted=~issues.suspects)
     assert split.bad.tolist() == [F, T, F, T]
-
-
-def test_margins_are_of_probabilities_and_the_best_other_class():
-    p = np.array([[0.7, 0.2, 0.1], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
-    p.setflags(write=False)
-    np.testing.assert_allclose(label_margins(p, [0, 1, 0]), [0.5, -0.2, -1.0], rtol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -318,13 +330,3 @@ def test_margins_are_of_probabilities_and_the_best_other_class():
 def test_a_ranking_of_nothing_usable_is_refused(keywords, message):
     with pytest.raises(ValueError, match=message):
         rank_label_issues(**keywords)
-
-
-def test_margins_refuse_what_losses_refuse():
-    for function in (label_losses, label_margins):
-        with pytest.raises(ValueError, match=r"^probabilities: .*\[1\] with sum 1\.5 "):
-            function([[0.5, 0.5], [0.5, 1.0]], [0, 1])
-        with pytest.raises(ValueError, match=r"^labels: .*labels\[0\] = 2;"):
-            function([[0.5, 0.5]], [2])
-        with pytest.raises(ValueError, match=r"^labels: must have an entry for each"):
-            function([[0.5, 0.5]], [0, 1])

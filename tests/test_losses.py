@@ -41,18 +41,6 @@ def test_values_of_one_half_and_two_quarters(loss, expected):
     close(loss(LOGITS, LABEL), [expected])
 
 
-def test_values_of_regression_on_one_hot_vectors():
-    """Huber and log-sum add up what each of the k residuals costs."""
-    # Residuals 2, 1/2 and -1/4: 1 * (2 - 1/2), then squares over two.
-    close(losses.huber([[3.0, 0.5, -0.25]], [0]), [1.5 + 1 / 8 + 1 / 32])
-    # With delta = 1/4: 1/4 * (2 - 1/8), 1/4 * (1/2 - 1/8), and (1/4)^2 / 2 at the seam.
-    close(losses.huber([[3.0, 0.5, -0.25]], [0], delta=0.25), [15 / 32 + 3 / 32 + 1 / 32])
-    # Residuals -1 and 3, in units of epsilon = 1/2: log 3 + log 7.
-    close(losses.log_sum([[3.0, 0.0]], [1], epsilon=0.5), [np.log(3) + np.log(7)])
-    assert losses.huber(np.eye(3), [0, 1, 2]).tolist() == [0, 0, 0]
-    assert losses.log_sum(np.eye(3), [0, 1, 2]).tolist() == [0, 0, 0]
-
-
 def batches(k=4):
     logits = arrays(np.float64, (5, k), elements=st.floats(-30, 30))
     return given(logits, arrays(np.int64, 5, elements=st.integers(0, k - 1)))
@@ -98,17 +86,11 @@ ALL = [
     losses.bootstrapping,
     partial(losses.bootstrapping, hard=True),
     losses.focal,
-    losses.huber,
-    losses.log_sum,
 ]
 
 
 @pytest.mark.parametrize("loss", ALL)
 def test_extreme_logits(loss):
-    """Logits of 1e4 either way give finite losses, and a masked class (-inf) costs others nothing
-    where the loss is about probabilities.
-    """
+    """Logits of 1e4 either way give finite losses; a masked class (-inf) costs others nothing."""
     assert np.isfinite(loss([[1e4, -1e4, 0.0]] * 3, [0, 1, 2])).all()
-    if loss not in (losses.huber, losses.log_sum):
-        two = loss([[0.5, -0.5]], [1])
-        close(loss([[0.5, -0.5, -np.inf]], [1]), two)
+    close(loss([[0.5, -0.5, -np.inf]], [1]), loss([[0.5, -0.5]], [1]))

@@ -411,6 +411,7 @@ def test_a_mapping_says_what_is_mistaken_for_what():
     ("mapping", "rate", "message"),
     [
         ({0: 3}, 0.2, r"^mapping: must lie in \[0, 3\), got 3;"),
+        ([(0, 1)], 0.4, r"^mapping: must be a dict .* got a list; try \{9: 1"),
         ({-1: 1}, 0.2, r"^mapping: must be a whole number of at least 0, got -1;"),
         ({"cat": 1}, 0.2, r"^mapping: must be a whole number of at least 0, got 'cat';"),
         ({1: 1}, 0.2, r"^mapping: must map a class to another one, got 1 for 1;"),

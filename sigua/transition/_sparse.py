@@ -1,4 +1,4 @@
-"""Sparse k x k matrices as NumPy arrays: how they are kept, and the table that a step gathers from."""
+"""Sparse k x k matrices as NumPy arrays, and the table that a step gathers from."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def from_sparse(rows: Any) -> Csr:
     try:
         csr = Csr.of(i, j, numbers, shape[0])
     except (TypeError, ValueError) as error:
-        raise _not_numbers(error) from None
+        raise _not_square(error) from None
     wrong = ~(csr.data >= -CLIP)
     if wrong.any():
         at = int(wrong.argmax())
@@ -65,11 +65,15 @@ def from_sparse(rows: Any) -> Csr:
 
 def _csr_parts(csr: Csr) -> Csr:
     """Return compressed rows as arrays, or raise ValueError if they are none."""
-    data, indices, indptr = (np.asarray(checks.array("rows", part)) for part in csr)
-    broken = indptr.ndim != 1 or len(indptr) < 2 or indices.ndim != 1
-    broken = broken or any(part.dtype.kind not in "iu" for part in (indices, indptr))
-    broken = broken or data.shape != indices.shape or (np.diff(indptr) < 0).any()
-    if broken or (indptr[0], indptr[-1]) != (0, len(data)):
+    data, indices, indptr = (checks.array("rows", part) for part in csr)
+    whole = all(part.ndim == 1 and part.dtype.kind in "iu" for part in (indices, indptr))
+    if (
+        not whole
+        or len(indptr) < 2
+        or data.shape != indices.shape
+        or (indptr[0], indptr[-1]) != (0, len(data))
+        or bool((np.diff(indptr) < 0).any())
+    ):
         raise ValueError(
             "rows: must be a square matrix in compressed sparse rows, got data, indices and indptr "
             "that make none; try the csr or to_dict() of another T, or a matrix of SciPy"
@@ -78,13 +82,10 @@ def _csr_parts(csr: Csr) -> Csr:
 
 
 def sparse_condition(csr: Csr, most: int) -> float:
-    """Return ||T^-1||, which is the condition number as ||T|| = 1, in the infinity norm.
+    """Return the condition number in the infinity norm, ||T^-1|| as ||T|| = 1, or a bound of it.
 
-    A bound of it is small enough where each diagonal entry d is above 1/2: the other entries of its
-    row sum to 1 - d, so that ||T^-1|| <= 1 / min(2 d - 1).
-
-    Raises:
-        ValueError: only the dense inverse could tell, and T has more than `most` classes.
+    With each diagonal entry d above 1/2 it is at most 1 / min(2 d - 1), because the other entries
+    of a row sum to 1 - d. Else it takes the dense inverse, for which T must not be too large.
     """
     dominance = float((2 * csr.diagonal() - 1).min())
     if dominance * MAX_CONDITION >= 1:
@@ -105,8 +106,7 @@ def refuse_above(condition: float, name: str) -> None:
     if not condition <= MAX_CONDITION:
         raise ValueError(
             f"{name}: must make T invertible, with a condition number of at most "
-            f"{MAX_CONDITION:g}, got a condition number of "
-            f"{condition:.3g}; "
+            f"{MAX_CONDITION:g}, got a condition number of {condition:.3g}; "
             "try less noise, or merging classes that look alike"
         )
 
@@ -117,7 +117,7 @@ def _numbers(array: NDArray[Any]) -> Matrix:
     try:
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise _not_numbers(error) from None
+        raise _not_square(error) from None
 
 
 def _refuse_names(rows: Any) -> None:
@@ -132,17 +132,13 @@ def _refuse_names(rows: Any) -> None:
         )
 
 
-def _not_numbers(error: Exception) -> ValueError:
-    return ValueError(
-        f"rows: must be a square matrix, got {error}; try a row of numbers per true class"
-    )
+def _not_square(got: object) -> ValueError:
+    return ValueError(f"rows: must be a square matrix, got {got}; try a row of numbers per class")
 
 
 def _refuse_shape(shape: tuple[int, ...]) -> None:
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2:
-        raise ValueError(
-            f"rows: must be a square matrix, got shape {shape}; try a row per true class"
-        )
+        raise _not_square(f"shape {shape}")
 
 
 def _no_probability(i: Any, j: Any, value: Any) -> ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -9,15 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
+from sigua.transition import _stochastic
 from sigua.transition._sparse import Csr, Matrix, Padded, column_table, pair_csr
-from sigua.transition._stochastic import (
-    ROUNDING,
-    from_dense,
-    from_sparse,
-    is_sparse,
-    refuse_above,
-    sparse_condition,
-)
+from sigua.transition._stochastic import is_sparse, refuse_above
 
 SPARSE_ABOVE = 1000
 """Pair noise and mappings of more classes than this are kept sparse."""
@@ -28,10 +23,9 @@ MAX_DENSE = 10_000
 class TransitionMatrix:
     """An immutable, invertible, row-stochastic matrix, checked when it is made.
 
-    `TransitionMatrix.symmetric` is kept as two numbers, and a sparse matrix, or the `pair` noise of
-    more than 1000 classes, as its entries: neither becomes a k x k array unless `rows` or `inverse`
-    is asked for, as backward correction by a sparse T does, which is for up to 10,000 classes.
-    Every other matrix is kept in float64.
+    `symmetric` noise is kept as two numbers, and a sparse matrix, or the `pair` noise of more than
+    1000 classes, as its entries. Neither becomes a k x k array unless `rows` or `inverse` is asked
+    for, as backward correction by a sparse T does, which is for up to 10,000 classes.
 
     Args:
         rows: shape (k, k), k >= 2, float; row i is the distribution of the observed label for true
@@ -41,9 +35,9 @@ class TransitionMatrix:
 
     Raises:
         ValueError: not square, an entry negative or not finite, a row that does not sum to 1, or a
-            condition number above 1e4, singular matrices included. It is taken in the 2-norm, and
-            for a sparse matrix in the infinity norm: how much T^-1 may multiply the largest loss.
-            A sparse matrix of more than 10,000 classes needs a diagonal above one half.
+            condition number above 1e4, singular matrices included: in the 2-norm, and for a sparse
+            matrix in the infinity norm. With more than 10,000 classes that needs a diagonal above
+            one half.
 
     Attributes:
         form: how it is kept: "symmetric", "dense" or "sparse".
@@ -60,15 +54,15 @@ class TransitionMatrix:
     num_classes: int
     flip_rate: float | None = None
     csr: Csr | None = None
-    _pair_rate: float | None = None
+    pair_rate: float | None = None
 
     def __init__(self, rows: Any) -> None:
         if is_sparse(rows):
-            csr = from_sparse(rows)
-            refuse_above(sparse_condition(csr, MAX_DENSE), "rows")
+            csr = _stochastic.from_sparse(rows)
+            refuse_above(_stochastic.sparse_condition(csr, MAX_DENSE), "rows")
             self._keep(form="sparse", num_classes=csr.size, csr=csr)
         else:
-            dense = from_dense(rows)
+            dense = _stochastic.from_dense(rows)
             refuse_above(float(np.linalg.cond(dense)), "rows")
             self._keep(form="dense", num_classes=len(dense), rows=dense)
 
@@ -117,8 +111,8 @@ class TransitionMatrix:
         _refuse_small(abs(1 - rate + rate * np.exp(2j * np.pi * (k // 2) / k)))
         csr = pair_csr(rate, k)
         if k > SPARSE_ABOVE:
-            return cls._of(form="sparse", num_classes=k, csr=csr, _pair_rate=rate)
-        return cls._of(form="dense", num_classes=k, rows=csr.dense(), _pair_rate=rate)
+            return cls._of(form="sparse", num_classes=k, csr=csr, pair_rate=rate)
+        return cls._of(form="dense", num_classes=k, rows=csr.dense(), pair_rate=rate)
 
     @classmethod
     def from_cleanlab(cls, noise_matrix: ArrayLike) -> TransitionMatrix:
@@ -135,7 +129,7 @@ class TransitionMatrix:
         matrix = checks.floats("noise_matrix", noise_matrix)
         sums = matrix.sum(axis=0) if matrix.ndim == 2 else np.ones(1)
         off = np.abs(sums - 1)
-        if (off > ROUNDING).any():
+        if (off > _stochastic.ROUNDING).any():
             i = int(off.argmax())
             raise ValueError(
                 f"noise_matrix: must have columns that sum to 1, got {sums[i]:.6g} in column {i}; "
@@ -145,11 +139,7 @@ class TransitionMatrix:
 
     @cached_property
     def rows(self) -> Matrix:
-        """T itself, float64, shape (k, k), read-only.
-
-        Raises:
-            ValueError: a sparse or symmetric T of more than 10,000 classes.
-        """
+        """T itself, float64, shape (k, k), read-only; ValueError for more than 10,000 classes."""
         k = self.num_classes
         if k > MAX_DENSE:
             raise ValueError(
@@ -165,38 +155,26 @@ class TransitionMatrix:
 
     @cached_property
     def inverse(self) -> Matrix:
-        """T^-1, float64, shape (k, k), read-only; computed once. Its rows sum to 1.
-
-        Raises:
-            ValueError: a sparse or symmetric T of more than 10,000 classes.
-        """
+        """T^-1, as `rows`; computed once. Its rows sum to 1."""
         return _read_only(np.linalg.inv(self.rows).astype(np.float64, copy=False))
 
     @property
     def inverse_column_sums(self) -> Matrix:
-        """1'T^-1, float64, shape (k,): what each class's loss weighs in `over="classes"`.
-
-        Raises:
-            ValueError: a sparse T of more than 10,000 classes.
-        """
+        """1'T^-1, float64, shape (k,): what each class's loss weighs in `over="classes"`."""
         if self.flip_rate is not None:
             return np.ones(self.num_classes)
         return np.asarray(self.inverse.sum(axis=0), dtype=np.float64)
 
     @property
     def entries(self) -> tuple[float, float]:
-        """T's entry on and off the diagonal, for symmetric noise only.
-
-        Raises:
-            ValueError: any other noise.
-        """
+        """T's entry on and off the diagonal; ValueError for noise that is not symmetric."""
         if self.flip_rate is None:
             raise ValueError(f"T: must be symmetric noise, got {self!r}; try rows and inverse")
         return 1 - self.flip_rate, self.flip_rate / (self.num_classes - 1)
 
     @property
     def inverse_pair(self) -> tuple[float, float]:
-        """(a, b) with T^-1 = a I + b 11', for symmetric noise only.
+        """(a, b) with T^-1 = a I + b 11', as `entries`.
 
         >>> a, b = TransitionMatrix.symmetric(0.5, 10).inverse_pair
         >>> round(a + b, 3), round(b, 3)
@@ -209,8 +187,7 @@ class TransitionMatrix:
     def column_table(self) -> Padded:
         """T', padded, for forward correction by a sparse T; computed once.
 
-        Raises:
-            ValueError: not kept sparse, or one class is observed for very many others.
+        ValueError if T is not kept sparse, or one class is observed for very many others.
         """
         if self.csr is None:
             raise ValueError(f"T: must be kept sparse, got {self!r}; try rows and inverse")
@@ -218,27 +195,22 @@ class TransitionMatrix:
 
     def to_dict(self) -> dict[str, Any]:
         """Return lists and numbers from which `from_dict` makes the same matrix."""
-        if self.flip_rate is not None:
-            return {"noise_rate": self.flip_rate, "num_classes": self.num_classes}
-        if self._pair_rate is not None:
-            return {"pair_rate": self._pair_rate, "num_classes": self.num_classes}
+        for name, rate in (("noise_rate", self.flip_rate), ("pair_rate", self.pair_rate)):
+            if rate is not None:
+                return {name: rate, "num_classes": self.num_classes}
         if self.csr is not None:
             return {name: part.tolist() for name, part in self.csr._asdict().items()}
         return {"rows": self.rows.tolist()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TransitionMatrix:
-        """Return the matrix that `to_dict` described.
-
-        Raises:
-            ValueError: not such a dict, or numbers in it that make no T.
-        """
+        """Return the matrix that `to_dict` described; ValueError for any other dict."""
         rule = "data: must be what to_dict returned"
         if not isinstance(data, dict):
             raise ValueError(f"{rule}, got a {type(data).__name__}; try T.to_dict()")
-        key = next((key for key in _MAKERS if key in data), "noise_rate")
+        make = next((make for key, make in _MAKERS.items() if key in data), cls.symmetric)
         try:
-            return _MAKERS[key](**data)
+            return make(**data)
         except TypeError as error:  # a part is missing, unknown or of another type
             got = ", ".join(map(str, data)) or "an empty dict"
             raise ValueError(f"{rule}, got {got} ({error}); try T.to_dict()") from None
@@ -246,11 +218,11 @@ class TransitionMatrix:
     def __repr__(self) -> str:
         if self.flip_rate is not None:
             return f"TransitionMatrix.symmetric({self.flip_rate}, {self.num_classes})"
-        if self._pair_rate is not None:
-            return f"TransitionMatrix.pair({self._pair_rate}, {self.num_classes})"
+        if self.pair_rate is not None:
+            return f"TransitionMatrix.pair({self.pair_rate}, {self.num_classes})"
         if self.csr is not None:
-            entries = len(self.csr.data)
-            return f"<TransitionMatrix of {self.num_classes} classes, sparse with {entries} entries>"
+            found = f"{self.num_classes} classes, sparse with {len(self.csr.data)} entries"
+            return f"<TransitionMatrix of {found}>"
         return f"TransitionMatrix({self.rows.tolist()})"
 
     def _parts(self) -> tuple[Any, ...]:
@@ -276,11 +248,10 @@ class TransitionMatrix:
         self._keep(**state)  # a copy or a pickle has made arrays writeable
 
 
-_MAKERS: dict[str, Any] = {  # by the entry of `to_dict` that tells one form from the others
-    "rows": lambda rows: TransitionMatrix(rows),
+_MAKERS: dict[str, Callable[..., TransitionMatrix]] = {  # by an entry that no other form has
+    "rows": TransitionMatrix,
     "indptr": lambda data, indices, indptr: TransitionMatrix(Csr(data, indices, indptr)),
     "pair_rate": lambda pair_rate, num_classes: TransitionMatrix.pair(pair_rate, num_classes),
-    "noise_rate": TransitionMatrix.symmetric,
 }
 
 
@@ -301,14 +272,7 @@ def _read_only(array: Matrix) -> Matrix:
 
 
 def matrix_from(rows: Matrix, name: str, how: str, advice: str) -> TransitionMatrix:
-    """Return T of rows that were found, or raise ValueError on the argument they come from.
-
-    Args:
-        rows: (k, k).
-        name: of the argument.
-        how: what was done to find them, such as "estimated".
-        advice: what to try.
-    """
+    """Return T of rows that were "estimated" or "counted", or blame the argument behind them."""
     try:
         return TransitionMatrix(rows)
     except ValueError as error:
@@ -317,7 +281,7 @@ def matrix_from(rows: Matrix, name: str, how: str, advice: str) -> TransitionMat
 
 
 def require_matrix(name: str, value: object) -> TransitionMatrix:
-    """Return a TransitionMatrix, or raise ValueError on anything else."""
+    """Return a TransitionMatrix; refuse anything else."""
     if not isinstance(value, TransitionMatrix):
         raise ValueError(
             f"{name}: must be a TransitionMatrix, got a {type(value).__name__}; "

@@ -1,0 +1,48 @@
+"""What speaks against the input itself: the columns, the folds, or how labels were drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sigua._estimators import Evidence, Integers
+from sigua.intervals import Interval, counted
+
+GAP = 0.15
+"""Shares that differ by more than this, and beyond their intervals, are said to differ."""
+NEARLY_ALL = 0.995
+"""A model that predicts more of the labels than this, out of fold, is too good."""
+SURELY = 0.999
+"""The level of the interval beyond which checked labels are said not to be drawn at random."""
+
+
+def about_the_model(
+    evidence: Evidence, labels: Integers, agreement: Interval, expected: float, names: list[Any]
+) -> list[str]:
+    """Return sentences about probabilities that do not seem to be what they should be."""
+    counts = evidence.counts(evidence.read.predicted, labels)
+    likeliest = counts.argmax(axis=1)
+    if counts.max(axis=1).sum() / len(labels) > agreement.high + GAP:
+        gain = counts.max(axis=1) - counts.diagonal()
+        i = int(gain.argmax())
+        return [
+            f"what it predicts as {names[i]} is mostly labelled {names[likeliest[i]]}: "
+            "are the columns in the order of the classes?"
+        ]
+    if expected > agreement.high + GAP:
+        return [
+            "it predicts far fewer labels than it expects: are rows and labels in one order? "
+            "Or train it less"
+        ]
+    if agreement.value > NEARLY_ALL:
+        return ["it predicts nearly every label: was it trained on them? Take those out of fold"]
+    return []
+
+
+def at_random(agrees: np.ndarray[Any, Any], places: Integers, agreement: Interval) -> bool:
+    """Return whether the model predicts as many of the checked labels as given as of all."""
+    if not len(places):
+        return True
+    drawn = counted(int(agrees[places].sum()), len(places), SURELY)
+    return drawn.low <= agreement.high and agreement.low <= drawn.high
