@@ -98,13 +98,18 @@ def cross_entropy(z: Array, y: Array) -> Array:
 
 def at(x: Array, y: Array) -> Array:
     """Return the entries at the labels, (N, ...)."""
+    if x.ndim == 2:
+        return x[np.arange(len(x)), y]
     return np.take_along_axis(x, y[:, None], 1)[:, 0]
 
 
 def without(x: Array, y: Array) -> Array:
     """Return x with -inf at the labels."""
-    x = x.copy()
-    np.put_along_axis(x, y[:, None], -np.inf, 1)
+    x = x.copy("K")
+    if x.ndim == 2:
+        x[np.arange(len(x)), y] = -np.inf
+    else:
+        np.put_along_axis(x, y[:, None], -np.inf, 1)
     return x
 
 

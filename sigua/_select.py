@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sigua._measure import FINITE, INF, is_index
 from sigua._method import Method
-from sigua.conditions import choose, no_class_sums, no_margins
+from sigua.conditions import choose, is_built_in, no_class_sums, no_margins
 from sigua.objective import Split
 
 Array = Any
@@ -40,11 +42,12 @@ class Margins:
         ops, z = self.ops, self.logits
         if by_class and self.rates is not None:
             z = z - ops.per_class(ops.log(self.rates), z)
-        top = ops.class_max(z)
-        total = ops.class_sum(ops.exp(z - ops.expand(top)))
-        own, other = ops.at(z, self.y), ops.class_max(ops.without(z, self.y))
-        margins = (ops.exp(own - top) - ops.exp(other - top)) / total
-        return ops.reshape(margins, (-1,))
+        others, own = ops.without(z, self.y), ops.at(z, self.y)
+        other = ops.class_max(others)
+        top = ops.maximum(own, other)
+        p = ops.exp(own - top)
+        total = p + ops.class_sum(ops.exp(others - ops.expand(top)))
+        return ops.reshape((p - ops.exp(other - top)) / total, (-1,))
 
     def sums(self, valid: Array | None, losses: Array | None = None) -> Array:
         """Return the sum of p(j | x) over examples labelled j, and their number, (2, k).
@@ -205,7 +208,10 @@ def select(
     """
     gamma, *rates = numbers
     silent = losses > FINITE if valid is None else (losses > FINITE) | ~valid
-    ranked = ops.where(silent, INF, losses)
+    # NumPy's can be read at once. Rules of a user's own may write to what they are given.
+    nobody = isinstance(silent, np.ndarray) and not silent.any()
+    own = nobody and is_built_in(method.condition)
+    ranked = losses if own else ops.where(silent, INF, losses)
     given = trusted, sums, margins
     size = losses.shape[0] if valid is None else ops.sum(ops.integers(valid))
     if groups is None:
@@ -214,6 +220,8 @@ def select(
         batch = Grouped(ops, ranked, valid, groups, *given)
     split = choose(method.condition, batch, tuple(rates))
     weights = signed(ops, split, gamma, method.separate, size, shares, losses)
+    if nobody:
+        return Selection(*split, weights, silent)
     # If nothing is finite, nobody would be told: all count then, and the objective is infinite.
     lost = ops.all(silent)
     lost = lost if valid is None else lost & valid
@@ -224,10 +232,11 @@ def signed(
     ops: Any, split: Split, gamma: Any, separate: bool, size: Any, shares: Array | None, like: Array
 ) -> Array:
     """Return good - gamma * bad, (n,), in the dtype of `like`."""
-    good, bad = (ops.cast(mask, like) for mask in split)
-    if separate:
-        total = size if shares is None else ops.sum(shares)
-        good, bad = (_averaged(ops, mask, total, shares) for mask in (good, bad))
+    good = ops.cast(split.good, like)
+    if not separate:
+        return ops.where(split.bad, -gamma, good)
+    total = size if shares is None else ops.sum(shares)
+    good, bad = (_averaged(ops, ops.cast(mask, like), total, shares) for mask in split)
     return good - gamma * bad
 
 

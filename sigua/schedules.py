@@ -125,6 +125,8 @@ def rate_to_count(size: Any, parts: Any) -> Any:
     >>> rate_to_count(100, rate_to_parts(0.29))
     29
     """
+    if type(size) is type(parts) is int:
+        return size * parts // PARTS
     kinds = [_kind(name, number) for name, number in (("size", size), ("parts", parts))]
     if not any("32" in kind for kind in kinds):
         return size * parts // PARTS

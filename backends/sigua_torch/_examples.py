@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sigua import Method
-from sigua.requirements import require_classes
 from sigua_torch import _check, _ops
 
 HALF = torch.float16, torch.bfloat16
@@ -30,53 +28,52 @@ class Examples(NamedTuple):
     """Whether NumPy can look at them."""
 
 
-def of_classes(
-    method: Method, input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int
-) -> Examples:
+def of_classes(input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int) -> Examples:
     """Return examples with a class each, or with class probabilities.
 
     Args:
-        method: whose T must be of as many classes.
         input: logits, (k,), (N, k) or (N, k, d1, ...).
         target: class indices without the class dimension, or probabilities.
-        where: bool, with a loss's shape.
+        where: bool, with a loss's shape: who takes part.
         ignore_index: the class index that takes no part.
 
     Raises:
         ValueError: they do not fit.
     """
-    if not (type(input) is Tensor and type(target) is Tensor and input.device == target.device):
-        _check.tensor("input", input)
-        _check.tensor("target", target, input.device)
-    shape, index = input.shape, target.dtype == torch.int64
-    if not (index and len(shape) == 2 and shape[1] > 1 and target.shape == shape[:1]) or (
-        not input.is_floating_point()
-    ):
-        _check.classes(input, target)
-    if input.ndim == 1:
-        input, target = input[None], target[None]
-        where = None if where is None else where.reshape(1)
-    k = input.shape[1]
-    require_classes(method, k)
-    input = input.float() if input.dtype in HALF else input
+    _check_tensors(input, target)
+    x, y = input, target
+    usual = y.dtype == torch.int64 and x.ndim == 2 and x.shape[:1] == y.shape and x.shape[1] > 1
+    if not (usual and x.is_floating_point()):
+        _check.classes(x, y)
+    shape = y.shape if y.dim() < x.dim() else x.select(min(x.ndim - 1, 1), 0).shape
     if where is not None:
-        _check.mask("where", where, input.shape[:1] + input.shape[2:], input.device)
-    plain = _ops.is_plain(input)
-    if target.ndim == input.ndim:
-        y, valid = _probabilities(target.to(input.dtype), where, plain), where
-    else:
-        y = target if index else target.long()  # uint8 would index like a mask
-        y, valid = _indices(y, where, k, ignore_index, plain)
-    losses_shape = shape[:0] if len(shape) == 1 else input.shape[:1] + input.shape[2:]
-    return Examples(input, y, valid, losses_shape, plain)
+        _check.mask("where", where, shape, x.device)
+    if x.ndim == 1:
+        x, y, where = x[None], y[None], None if where is None else where[None]
+    x = x.float() if x.dtype in HALF else x
+    plain = _ops.is_plain(x)
+    if y.is_floating_point():
+        if plain:
+            _check.probabilities(y, where)
+        y = y.to(x.dtype) if where is None else y.to(x.dtype).masked_fill(~where.unsqueeze(1), 0.0)
+        return Examples(x, y, where, shape, plain)
+    y = y if usual else y.long()  # uint8 would index like a mask
+    y, valid = _indices(y, where, x.shape[1], ignore_index, plain)
+    return Examples(x, y, valid, shape, plain)
+
+
+def _check_tensors(input: Tensor, target: Tensor) -> None:
+    usual = type(input) is Tensor and type(target) is Tensor
+    if not usual or input.device != target.device:
+        _check.tensor("input", input)
+        _check.tensor("target", target, input.device, "input")
 
 
 def _indices(
     y: Tensor, where: Tensor | None, k: int, ignore_index: int, plain: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return class indices in [0, k), and who takes part."""
-    everyone = where is None and not 0 <= ignore_index < k
-    if plain and everyone:
+    if plain and where is None and not 0 <= ignore_index < k:
         codes = y.numpy().view(np.uint64)  # so that what is negative is large
         if codes.size == 0 or codes.max() < k:
             return y, None
@@ -89,12 +86,6 @@ def _indices(
     return y.masked_fill(~valid, 0), valid
 
 
-def _probabilities(y: Tensor, where: Tensor | None, plain: bool) -> Tensor:
-    if plain:
-        _check.probabilities(y, where)
-    return y if where is None else y.masked_fill(~where.unsqueeze(1), 0.0)
-
-
 def of_any(
     input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int, sigmoid: bool
 ) -> Examples:
@@ -103,15 +94,14 @@ def of_any(
     Args:
         input: for the loss.
         target: for the loss; of integers, `ignore_index` takes no part.
-        where: bool, with a loss's shape.
+        where: bool, with a loss's shape: who takes part.
         ignore_index: as for class indices.
         sigmoid: whether targets are to lie in [0, 1].
 
     Raises:
         ValueError: not tensors, or not on one device, or no targets for a sigmoid.
     """
-    _check.tensor("input", input)
-    _check.tensor("target", target, input.device)
+    _check_tensors(input, target)
     plain, valid = _ops.is_plain(input), where
     if input.dtype in HALF:
         input = input.float()
@@ -119,28 +109,23 @@ def of_any(
     if not target.is_floating_point() and target.dtype != torch.bool:
         given = target != ignore_index
         valid = given if where is None else given & where
-        if plain and valid.all():
-            valid = None
+        valid = None if plain and valid.all() else valid
     if sigmoid and (plain or not target.is_floating_point()):
         _check.sigmoid(target, valid)
-    return Examples(input, _replaced(target, valid), valid, None, plain)
+    if valid is not None and valid.shape == target.shape[: valid.ndim]:
+        entries = valid.reshape(*valid.shape, *[1] * (target.ndim - valid.ndim))
+        target = target.masked_fill(~entries, 0)
+    return Examples(input, target, valid, None, plain)
 
 
-def _replaced(target: Tensor, valid: Tensor | None) -> Tensor:
-    """Return a target with 0 for who takes no part, if it says who that is."""
-    if valid is None or valid.shape != target.shape[: valid.ndim]:
-        return target
-    trailing = [1] * (target.ndim - valid.ndim)
-    return target.masked_fill(~valid.reshape(*valid.shape, *trailing), 0)
-
-
-def groups_of(groups: Any, y: Tensor, given: Any, shape: torch.Size) -> Tensor | None:
+def groups_of(groups: Any, y: Tensor, input: Any, target: Any, shape: torch.Size) -> Tensor | None:
     """Return who is judged together: integers, (n,); None for all.
 
     Args:
         groups: "class", "image", or a function of input and target.
         y: labels.
-        given: input and target as the user gave them.
+        input: for the function, as the user gave it.
+        target: likewise.
         shape: a loss's.
 
     Raises:
@@ -149,28 +134,26 @@ def groups_of(groups: Any, y: Tensor, given: Any, shape: torch.Size) -> Tensor |
     """
     if groups is None:
         return None
-    n = shape.numel()
+    n, rule = shape.numel(), "groups: must not be"
     if groups == "class":
         if y.is_floating_point() or y.numel() != n:
             raise ValueError(
-                "groups: must not be 'class' without class indices, got probabilities; try "
-                "target.argmax(1), a function of (input, target), or leaving groups out"
+                f"{rule} 'class' without class indices, got {y.dtype}; try target.argmax(1), or a "
+                "function of (input, target)"
             )
         return y.reshape(-1)
     if groups == "image":
         images = shape[0] if shape else 1
-        if images > 1 and n == images:
+        if n == images > 1:
             raise ValueError(
-                "groups: must not be 'image' without several losses per image, one for each pixel "
-                f"or time step, got one for each of {images}; try leaving it out"
+                f"{rule} 'image' without several losses per image, one for each pixel or time "
+                f"step, got one for each of {images}; try leaving it out"
             )
         return torch.arange(images, device=y.device).repeat_interleave(n // max(images, 1))
-    found = groups(*given[:2])
-    integer = isinstance(found, Tensor) and not (found.is_floating_point() or found.is_complex())
-    if not integer or found.shape != shape:
-        got = f"{tuple(found.shape)} of {found.dtype}" if isinstance(found, Tensor) else repr(found)
+    found: Tensor = groups(input, target)
+    if not isinstance(found, Tensor) or found.shape != shape or found.is_floating_point():
         raise ValueError(
-            f"groups: must return integers with a loss's shape, {tuple(shape)}, got {got}; "
+            f"groups: must return integers with a loss's shape, {tuple(shape)}, got {found}; "
             "try lambda input, target: annotators"
         )
     return found.reshape(-1).long()

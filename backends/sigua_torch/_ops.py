@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, abs, all, exp, log, reshape, roll, stack, where
+from torch import Tensor, abs, all, exp, log, reshape, roll, stack, sum, where
 from torch.nn import functional as F
 
-__all__ = ["abs", "all", "exp", "log", "reshape", "roll", "stack", "where"]
+__all__ = ["abs", "all", "exp", "log", "reshape", "roll", "stack", "sum", "where"]
 
 INF = float("inf")
 
-
-def is_plain(x: Tensor) -> bool:
-    """Return whether NumPy can look at the memory of x: on the CPU, eager, and no subclass's own."""
-    if torch.compiler.is_compiling() or not x.is_cpu:
-        return False
-    if torch._C._are_functorch_transforms_active():
-        return False
-    return type(x) is Tensor or type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
+stop_gradient, integers = Tensor.detach, Tensor.long
+class_sum, class_max = partial(torch.sum, dim=1), partial(torch.amax, dim=1)
+class_argmax, expand = partial(torch.argmax, dim=1), partial(torch.unsqueeze, dim=1)
+softmax, log_softmax = partial(torch.softmax, dim=1), partial(torch.log_softmax, dim=1)
+logsumexp, cumsum = partial(torch.logsumexp, dim=1), partial(torch.cumsum, dim=0)
+argsort = partial(torch.argsort, stable=True)
+cross_entropy = partial(F.cross_entropy, reduction="none")
 
 
 def is_transformed() -> bool:
@@ -29,55 +29,26 @@ def is_transformed() -> bool:
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
-def stop_gradient(x: Tensor) -> Tensor:
-    return x.detach()
+def is_plain(x: Tensor) -> bool:
+    """Return whether NumPy can look at x: in memory, eager, no subclass with ways of its own."""
+    if torch.compiler.is_compiling() or not x.is_cpu or is_transformed():
+        return False
+    return type(x) is Tensor or type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
 
 
 def cast(x: Tensor, like: Tensor) -> Tensor:
     return x.to(like.dtype)
 
 
-def integers(mask: Tensor) -> Tensor:
-    return mask.long()
-
-
 def constant(array: Any, like: Tensor) -> Tensor:
     if isinstance(array, Tensor):
         return array.to(like.dtype)
     # Rows are gathered, several times as fast where each is in one piece.
-    return torch.tensor(np.ascontiguousarray(array), dtype=like.dtype, device=like.device)
+    return torch.tensor(np.asarray(array, order="C"), dtype=like.dtype, device=like.device)
 
 
 def index(array: Any, like: Tensor) -> Tensor:
     return torch.tensor(array, dtype=torch.int64, device=like.device)
-
-
-def class_sum(x: Tensor) -> Tensor:
-    return x.sum(1)
-
-
-def class_max(x: Tensor) -> Tensor:
-    return x.amax(1)
-
-
-def class_argmax(x: Tensor) -> Tensor:
-    return x.argmax(1)
-
-
-def softmax(z: Tensor) -> Tensor:
-    return z.softmax(1)
-
-
-def log_softmax(z: Tensor) -> Tensor:
-    return z.log_softmax(1)
-
-
-def logsumexp(x: Tensor) -> Tensor:
-    return x.logsumexp(1)
-
-
-def cross_entropy(z: Tensor, y: Tensor) -> Tensor:
-    return F.cross_entropy(z, y, reduction="none")
 
 
 def at(x: Tensor, y: Tensor) -> Tensor:
@@ -110,12 +81,8 @@ def per_class(c: Tensor, x: Tensor) -> Tensor:
     return c.to(x.dtype).reshape(-1, *[1] * (x.ndim - 2))
 
 
-def expand(x: Tensor) -> Tensor:
-    return x.unsqueeze(1)
-
-
 def matmul(matrix: Tensor, x: Tensor) -> Tensor:
-    device = x.device.type
+    device = x.device.type  # in full precision under autocast, too
     can_cast = torch.amp.is_autocast_available(device)
     with torch.autocast(device, enabled=False) if can_cast else nullcontext():
         return (x.movedim(1, -1) @ matrix.t()).movedim(-1, 1)
@@ -131,20 +98,8 @@ def floor(z: Tensor, low: float) -> Tensor:
     return z.clamp(min=low)
 
 
-def sum(x: Tensor) -> Tensor:
-    return x.sum()
-
-
 def sums_by(values: Tensor, groups: Tensor, number: int) -> Tensor:
     return values.new_zeros(number).index_add(0, groups, values)
-
-
-def argsort(x: Tensor) -> Tensor:
-    return x.argsort(stable=True)
-
-
-def cumsum(x: Tensor) -> Tensor:
-    return x.cumsum(0)
 
 
 def minimum(x: Tensor, y: Any) -> Tensor:
@@ -160,7 +115,7 @@ def last(losses: Tensor) -> Tensor:
 
 
 def sort(x: Tensor) -> Tensor:
-    """Return the losses in order, with -inf before them: what `nth` finds for 0."""
+    """Return the losses in order, after -inf: what `nth` finds for 0."""
     return torch.cat([x.new_full((1,), -INF), x.sort().values])
 
 
@@ -171,6 +126,4 @@ def nth(ordered: Tensor, count: Any, size: Any) -> Tensor:
 
 
 def or_one(number: Any) -> Any:
-    if not isinstance(number, Tensor):
-        return number if number else 1.0
-    return number + (number == 0)
+    return number + (number == 0) if isinstance(number, Tensor) else number or 1

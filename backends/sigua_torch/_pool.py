@@ -8,21 +8,20 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import functional as F
 
 from sigua import checks
 
 REFUSED = -1
-"""What a process sends instead of who takes part, if it refuses its mini-batch."""
+"""What a process sends instead of who takes part, or of a size, if it refuses its mini-batch."""
 
 
 class Pool:
     """Gathers the values that decide about examples from a process group.
 
-    Every process must call the criterion at every step, even without examples. The parts are in the
-    order of the ranks; a part that is shorter than the longest is padded.
-
-    Copies of a criterion share its pool. A pool with a process group of its own cannot be pickled,
-    because process groups cannot.
+    Every process must call the criterion at every step, even without examples. Copies of a
+    criterion share its pool. A pool with a process group of its own cannot be pickled, because
+    process groups cannot.
 
     Args:
         group: the process group; None for the default group.
@@ -70,27 +69,28 @@ class Pool:
             )
 
     def gather(self, columns: Sequence[Tensor]) -> list[Tensor]:
-        """Return each column, (n,), of the whole group, (processes * largest,), padded with 0.
+        """Return each column, (n,), of the whole group, one process after the other, padded with 0.
 
-        They come as float64, which has floats and integers up to 2^53 as they are.
+        They come as float64, in which floats and integers up to 2^53 are what they were.
 
         Raises:
             ValueError: another process refuses its mini-batch.
         """
-        n = columns[0].shape[0]
-        largest = self._largest(n, columns[0].device)
+        n, largest = columns[0].shape[0], self.largest
+        if largest is None:
+            largest = self._largest(n, columns[0].device)
         table = torch.stack([column.to(torch.float64) for column in columns])
-        return list(self._all_gather_table(torch.nn.functional.pad(table, (0, largest - n))))
+        return self._gathered(F.pad(table, (0, largest - n)))
 
     def refuse(self, columns: int, device: torch.device) -> None:
-        """Tell the others that this process refuses its mini-batch, in their `gather`."""
+        """Tell the others, who are about to `gather`, that this process refuses its mini-batch."""
         if not dist.is_initialized() or torch.compiler.is_compiling():
             return
         if self.largest is None:
             self._sizes(REFUSED, device)
         else:
-            shape = columns, self.largest
-            self._all_gather_table(torch.full(shape, REFUSED, dtype=torch.float64, device=device))
+            none = torch.full((columns, self.largest), REFUSED, dtype=torch.float64, device=device)
+            self._gathered(none)
 
     def total(self, part: Tensor) -> Tensor:
         """Return the sum of a tensor over the processes."""
@@ -104,8 +104,6 @@ class Pool:
         return pooled[start : start + n]
 
     def _largest(self, n: int, device: torch.device) -> int:
-        if self.largest is not None:
-            return self.largest
         sizes = self._sizes(n, device)
         if min(sizes) == REFUSED:
             raise other_process()
@@ -118,11 +116,11 @@ class Pool:
         found: list[int] = sizes.tolist()
         return found
 
-    def _all_gather_table(self, table: Tensor) -> Tensor:
+    def _gathered(self, table: Tensor) -> list[Tensor]:
         out = table.new_empty(self.processes * table.numel())
         self._all_gather(out, table.contiguous().reshape(-1))
         parts = out.reshape(self.processes, *table.shape)
-        return parts.transpose(0, 1).reshape(len(table), -1)
+        return list(parts.transpose(0, 1).reshape(len(table), -1))
 
     def _all_gather(self, out: Tensor, part: Tensor) -> None:
         # Before it had this name, which the older one now deprecates.
@@ -131,11 +129,7 @@ class Pool:
 
 
 def pool_of(sync: Any) -> Pool | None:
-    """Return the pool for the argument `sync`: None, True, a process group, or a pool.
-
-    Raises:
-        ValueError: `sync` is anything else.
-    """
+    """Return the pool for the argument `sync`, or raise ValueError on what is none."""
     if sync is None or sync is False:
         return None
     if isinstance(sync, Pool):

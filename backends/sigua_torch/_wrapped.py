@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sigua import checks
 from sigua.step import CrossEntropy, Own, is_index
 from sigua_torch import _check
 
@@ -20,24 +21,17 @@ class Options(NamedTuple):
 
     loss: Any
     """`sigua.step.CrossEntropy`, or `Own`."""
+    weight: Tensor | None
+    """float, (k,), of cross-entropy; None for 1 each."""
     ignore_index: int
     reduction: str
 
-    def cast(self, dtype: torch.dtype) -> Any:
-        """Return the loss with its weights in the logits' precision."""
-        weight = self.weight
-        if weight is None or weight.dtype == dtype:
-            return self.loss
-        return self.loss._replace(weight=weight.to(dtype))
-
-    @property
-    def weight(self) -> Tensor | None:
-        """float, (k,), or None for 1 each."""
-        return getattr(self.loss, "weight", None)
-
-    def unweighted(self) -> Any:
-        """Return the loss that ranks: class weights do not make a label look wrong."""
-        return self.loss if self.weight is None else self.loss._replace(weight=None)
+    def cast(self, dtype: torch.dtype) -> Options:
+        """Return them with the weights in the logits' precision."""
+        if self.weight is None or self.weight.dtype == dtype:
+            return self
+        weight = self.weight.to(dtype)
+        return self._replace(weight=weight, loss=self.loss._replace(weight=weight))
 
 
 class Wrapped:
@@ -45,57 +39,52 @@ class Wrapped:
 
     Args:
         loss: `nn.CrossEntropyLoss`, a module with a reduction, or what returns a loss per example.
+
+    Raises:
+        ValueError: anything else, and later, where an option is set that is out of range.
     """
 
     def __init__(self, loss: Any) -> None:
         _check.loss(loss)
         self.loss = loss
         self.is_module = isinstance(loss, nn.Module) and hasattr(loss, "reduction")
-        self.is_cross_entropy = (
-            isinstance(loss, nn.CrossEntropyLoss)
-            and type(loss).forward is nn.CrossEntropyLoss.forward
-        )
+        kind = nn.CrossEntropyLoss
+        self.is_cross_entropy = isinstance(loss, kind) and type(loss).forward is kind.forward
         self.is_sigmoid = isinstance(loss, (nn.BCEWithLogitsLoss, nn.BCELoss))
         self._each = copy.copy(loss) if self.is_module else loss
-        self._known: tuple[Any, ...] = (None,)
-        self._weight, self._options = None, Options(None, -100, "mean")
+        self._known: Any = None
+        self._options = Options(None, None, -100, "mean")
         self.read()
 
     def read(self) -> Options:
-        """Return the options as they are now.
-
-        Raises:
-            ValueError: one is out of range.
-        """
+        """Return the options as they are now."""
         loss = self.loss
         if not self.is_cross_entropy:
             return self._read_own()
-        weight = loss.weight
-        known = loss.ignore_index, loss.reduction, loss.label_smoothing
-        if weight is not self._weight or known != self._known:
+        weight, known = loss.weight, (loss.ignore_index, loss.reduction, loss.label_smoothing)
+        if known != self._known or weight is not self._options.weight:
             _check.cross_entropy(weight, *known)
-            self._options = Options(CrossEntropy(weight, known[2]), int(known[0]), known[1])
-            self._weight, self._known = weight, known
+            own = CrossEntropy(weight, float(known[2]))
+            self._options, self._known = Options(own, weight, int(known[0]), known[1]), known
         return self._options
 
     def _read_own(self) -> Options:
         reduction = self.loss.reduction if self.is_module else "mean"
         if reduction not in _check.REDUCTIONS:
-            _check.checks.choice("reduction", reduction, _check.REDUCTIONS)
+            checks.choice("reduction", reduction, _check.REDUCTIONS)
         if self.is_module and not torch.compiler.is_compiling():
             self._each.__dict__.update(self.loss.__dict__ | {"reduction": "none"})
-        keywords = getattr(self.loss, "keywords", {})
-        ignore_index = getattr(self.loss, "ignore_index", keywords.get("ignore_index", -100))
-        return Options(Own(self._asked), ignore_index, reduction)
+        default = getattr(self.loss, "keywords", {}).get("ignore_index", -100)  # of a partial
+        ignore_index = getattr(self.loss, "ignore_index", default)
+        return Options(Own(self._asked), None, ignore_index, reduction)
 
     def _asked(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss per example; say so if it is the labels that it cannot take."""
         try:
             losses: Tensor = self._each(logits, target)
         except (IndexError, RuntimeError):
-            shape = logits.shape[:1] + logits.shape[2:]
-            whole = target.shape == shape and not target.is_floating_point()
-            if whole and target.is_cpu and not torch.compiler.is_compiling():
+            fits = target.shape == logits.shape[:1] + logits.shape[2:]
+            if fits and not target.is_floating_point() and target.is_cpu:
                 _check.labels(target, torch.ones_like(target, dtype=torch.bool), logits.shape[1])
             raise
         _check.per_example(losses, logits, target)

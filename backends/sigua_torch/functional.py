@@ -2,127 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sigua import Method, Split, step
 from sigua.conditions import reads
-from sigua.requirements import require_method
+from sigua.requirements import require_classes, require_method
 from sigua_torch import _check, _ops
-from sigua_torch._examples import of_classes
+from sigua_torch._examples import HALF, of_classes
 from sigua_torch._pool import REFUSED, Pool, other_process
 from sigua_torch._wrapped import Criterion, Wrapped
 
-PLAIN = torch.nn.CrossEntropyLoss()
-
-
-class Judged(NamedTuple):
-    """A mini-batch as the rules see it, without gradient; every entry has shape (n,)."""
-
-    ranked: Tensor
-    """What ranks an example: its loss without class weights."""
-    valid: Tensor | None = None
-    """bool: who takes part; None for everybody."""
-    shares: Tensor | None = None
-    """Each example's part of the plain criterion's denominator; None for 1 each."""
-    trusted: Any = None
-    """bool, or a `Split` of two."""
-    groups: Tensor | None = None
-    sums: Callable[[], Tensor] | None = None
-    """Returns 1'T^-1 l."""
-    margins: Any = None
-    """A `sigua.step.Margins`, of NumPy's arrays where those are asked for, or None."""
-
-
-def choose(method: Method, numbers: Any, judged: Judged, plain: bool) -> tuple[step.Selection, Any]:
-    """Return who is good and bad, what each weighs, and the plain criterion's denominator.
-
-    Where memory can be looked at they are NumPy's: it is the same step over NumPy's names.
-
-    Args:
-        method: whose condition decides.
-        numbers: `method.at(epoch)`, as numbers or 0-d tensors.
-        judged: the mini-batch.
-        plain: whether NumPy can look at it.
-    """
-    ops: Any = step.numpy_names if plain else _ops
-    view = _memory if plain else _itself
-    ranked, valid, shares = view(judged.ranked), view(judged.valid), view(judged.shares)
-    trusted = judged.trusted
-    trusted = Split(*map(view, trusted)) if isinstance(trusted, Split) else view(trusted)
-    sums = judged.sums
-    chosen = step.select(
-        ops,
-        method,
-        numbers,
-        ranked,
-        valid=valid,
-        shares=shares,
-        trusted=trusted,
-        sums=None if sums is None else lambda: view(sums()),
-        margins=judged.margins,
-        groups=view(judged.groups),
-    )
-    total: Any = ranked.shape[0] if valid is None else valid.sum()
-    return chosen, total if shares is None else shares.sum()
-
-
-def _memory(x: Tensor | None) -> Any:
-    return None if x is None else x.numpy(force=True)  # also of a negated view
-
-
-def _itself(x: Tensor | None) -> Any:
-    return x
-
-
-def in_pool(judged: Judged, pool: Pool, marks: int, plain: bool) -> Judged:
-    """Return the mini-batch of all processes; padding takes no part.
-
-    Args:
-        judged: this process's own.
-        pool: who gathers.
-        marks: how many columns of `trusted` there are in every process.
-        plain: as for `choose`.
-
-    Raises:
-        ValueError: another process refuses its mini-batch.
-    """
-    ranked, trusted, groups = judged.ranked, judged.trusted, judged.groups
-    ones = torch.ones_like(ranked)
-    valid = ones if judged.valid is None else judged.valid
-    shares = valid if judged.shares is None else judged.shares
-    masks = list(trusted) if isinstance(trusted, Split) else [trusted, trusted]
-    masks = [ones if mask is None else mask for mask in masks[:marks]]
-    given = [valid, ranked, shares, *masks, *([] if groups is None else [groups])]
-    valid, pooled, shares, *rest = pool.gather(given)
-    refused = (valid == REFUSED).any()
-    if plain and refused:
-        raise other_process()
-
-    def gathered(column: Any) -> Any:
-        part = column if isinstance(column, Tensor) else torch.from_numpy(column)
-        found = pool.gather([part])[0].to(ranked.dtype)
-        return found if isinstance(column, Tensor) else found.numpy()
-
-    sums, margins = judged.sums, judged.margins
-    pair = Split(*(mask.bool() for mask in rest[:marks])) if marks else None
-    return Judged(
-        pooled.to(ranked.dtype),
-        valid > 0,
-        # Where values cannot be read, all are told by a loss of NaN.
-        shares.to(ranked.dtype).masked_fill(refused, float("nan")),
-        None
-        if trusted is None or pair is None
-        else pair
-        if isinstance(trusted, Split)
-        else pair[0],
-        None if groups is None else rest[-1].long(),
-        None if sums is None else lambda: gathered(sums()),
-        None if margins is None else lambda by_class=True: gathered(margins(by_class)),
-    )
+FEW_CLASSES = 64
+"""Up to so many, NumPy reduces over classes several times as fast where each is in one piece."""
 
 
 def two_way(input: Tensor) -> Tensor:
@@ -155,26 +50,25 @@ def corrected_losses(
         loss: as for `SIGUALoss`; its reduction is not applied.
 
     Returns:
-        float32 or better, (N, d1, ...); 0 for ignored labels.
+        float32 or better, (), (N,) or (N, d1, ...); 0 for ignored labels.
 
     Raises:
         ValueError: arguments that do not fit.
 
     >>> import sigua
-    >>> T = sigua.TransitionMatrix.symmetric(0.5, 2 + 1)
-    >>> corrected_losses(torch.zeros(1, 3), torch.tensor([0]), sigua.backward_correction(T))
+    >>> T = sigua.TransitionMatrix.symmetric(0.5, 3)
+    >>> corrected_losses(torch.zeros(1, 3), torch.tensor([0]), sigua.forward_correction(T))
     tensor([1.0986])
     """
     require_method(method)
-    wrapped = Wrapped(PLAIN if loss is None else loss)
-    options = wrapped.read()
-    given = of_classes(method, logits, labels, None, options.ignore_index)
-    M = step.matrix(_ops, method, given.logits)
-    loss = options.cast(given.logits.dtype)
-    found: Tensor = step.corrected_losses(_ops, method.correction, M, loss, given.logits, given.y)
-    if given.valid is not None:
-        found = found.masked_fill(~given.valid, 0.0)
-    return found.reshape(given.shape)
+    options = Wrapped(nn.CrossEntropyLoss() if loss is None else loss).read()
+    x, y, valid, shape, _ = of_classes(logits, labels, None, options.ignore_index)
+    require_classes(method, x.shape[1])
+    M, own = step.matrix(_ops, method, x), options.cast(x.dtype).loss
+    losses: Tensor = step.corrected_losses(_ops, method.correction, M, own, x, y)
+    if valid is not None:
+        losses = losses.masked_fill(~valid, 0.0)
+    return losses.reshape(shape or ())
 
 
 def select(
@@ -220,62 +114,84 @@ def select(
     """
     require_method(method)
     _check.tensor("losses", losses)
-    ranked = losses.detach().reshape(-1)
-    ranked = ranked.float() if ranked.dtype in (torch.float16, torch.bfloat16) else ranked
-    plain = _ops.is_plain(losses)
+    plain, ranked = _ops.is_plain(losses), losses.detach().reshape(-1)
     if where is not None:
         _check.mask("where", where, losses.shape, losses.device)
     _check.trusted(method, trusted, losses.shape, losses.device)
+    x = None if logits is None else logits.detach()
     if isinstance(groups, str):
-        _check.groups(groups, None)
-        groups = _labels_for("groups='class'", labels)
-    judged = Judged(
-        ranked,
-        column(where),
-        None,
-        Split(*map(column, trusted)) if isinstance(trusted, Split) else column(trusted),
-        column(groups),
-        None if logits is None else lambda: _class_sums(method, logits.detach()),
-        _margins(method, logits, labels, confidence, plain),
+        _check.groups(groups, "image is a shape's, so that integers have to say it")
+        groups = _given("labels", labels)
+    by_class, margins = reads(method.condition, "confidence"), None
+    if by_class or reads(method.condition, "margins"):
+        x, rates = _given("logits", x), memory(confidence) if plain else confidence
+        margins = margins_of(x, _given("labels", labels), rates, by_class, plain)
+    chosen = choose(
+        method,
+        method.at(epoch),
+        ranked.float() if ranked.dtype in HALF else ranked,
+        plain,
+        valid=column(where),
+        trusted=column(trusted),
+        sums=lambda: step.class_sums(_ops, method.T, step.CrossEntropy(), _given("logits", x)),
+        margins=margins,
+        groups=column(groups),
     )
-    chosen, _ = choose(method, method.at(epoch), judged, plain)
     parts = (part if isinstance(part, Tensor) else torch.from_numpy(part) for part in chosen)
     return step.Selection(*(part.reshape(losses.shape) for part in parts))
 
 
-def column(x: Tensor | None) -> Any:
-    """Return a tensor as one column, (n,); `reshape` costs where it is one."""
+def _given(name: str, value: Tensor | None) -> Tensor:
+    if value is None:
+        raise ValueError(f"{name}: must be given for this rule, got None; try {name}={name}")
+    return value
+
+
+def choose(
+    method: Method, numbers: Any, ranked: Tensor, plain: bool, **columns: Any
+) -> step.Selection:
+    """Return the selection of `sigua.step.select`, of NumPy's arrays if those can be looked at.
+
+    Args:
+        method: whose condition decides.
+        numbers: `method.at(epoch)`, as numbers or 0-d tensors.
+        ranked: (n,), what decides.
+        plain: whether NumPy can look at them.
+        columns: the other arguments of `select`.
+    """
+    if not plain:
+        return step.select(_ops, method, numbers, ranked, **columns)
+    sums = columns.pop("sums", None)
+    columns = {name: memory(part) for name, part in columns.items() if part is not None}
+    if sums is not None:
+        columns["sums"] = lambda: memory(sums()).reshape(-1)
+    return step.select(step.numpy_names, method, numbers, memory(ranked), **columns)
+
+
+def denominator(ranked: Tensor, valid: Tensor | None, shares: Tensor | None, plain: bool) -> Any:
+    """Return the plain criterion's denominator, a number if it can be read."""
+    if shares is None and valid is None:
+        return ranked.shape[0]
+    total = valid.sum() if shares is None and valid is not None else shares.sum()
+    return total.item() if plain else total
+
+
+def memory(x: Any) -> Any:
+    """Return tensors as views of NumPy, and everything else as it is."""
+    if isinstance(x, Split):
+        return Split(*map(memory, x))
+    return x.numpy(force=True) if isinstance(x, Tensor) else x  # also of a negated view
+
+
+def column(x: Any) -> Any:
+    """Return a tensor, or a pair, as one column each; `reshape` costs where it is one."""
+    if isinstance(x, Split):
+        return Split(*map(column, x))
     return x if x is None or x.ndim == 1 else x.reshape(-1)
 
 
-def _labels_for(what: str, labels: Tensor | None) -> Tensor:
-    if labels is None or labels.is_floating_point():
-        raise ValueError(f"labels: must be class indices for {what}, got none; try labels=labels")
-    return labels.reshape(-1)
-
-
-def _class_sums(method: Method, logits: Tensor) -> Tensor:
-    found: Tensor = step.class_sums(_ops, method.T, step.CrossEntropy(), logits)
-    return found.reshape(-1)
-
-
-def _margins(
-    method: Method, logits: Tensor | None, labels: Tensor | None, rates: Tensor | None, plain: bool
-) -> Any:
-    """Return what measures margins; None where the rule reads none."""
-    by_class = reads(method.condition, "confidence")
-    if not (by_class or reads(method.condition, "margins")):
-        return None
-    if logits is None or labels is None:
-        raise ValueError(
-            "logits: must be given with the labels for margins, which the rule reads, got none; "
-            "try logits=logits, labels=labels"
-        )
-    return margins_of(logits, labels, _memory(rates) if plain else rates, by_class, plain)
-
-
 def margins_of(logits: Tensor, y: Tensor, rates: Any, by_class: bool, plain: bool) -> step.Margins:
-    """Return what measures margins, of NumPy's arrays where it can look at them.
+    """Return what measures margins, of NumPy's arrays if those can be looked at.
 
     Args:
         logits: (N, k, ...).
@@ -284,6 +200,55 @@ def margins_of(logits: Tensor, y: Tensor, rates: Any, by_class: bool, plain: boo
         by_class: whether margins by class may be asked for.
         plain: whether NumPy can look at them.
     """
-    if plain:
-        return step.Margins(step.numpy_names, _memory(logits), _memory(y), rates, by_class)
-    return step.Margins(_ops, logits.detach(), y, rates, by_class)
+    if not plain:
+        return step.Margins(_ops, logits.detach(), y, rates, by_class)
+    x = memory(logits)
+    x = np.asfortranarray(x) if x.ndim == 2 and x.shape[1] <= FEW_CLASSES else x
+    return step.Margins(step.numpy_names, x, memory(y), rates, by_class)
+
+
+def in_pool(
+    ranked: Tensor, pool: Pool, plain: bool, marks: int, columns: dict[str, Any]
+) -> tuple[Tensor, dict[str, Any]]:
+    """Return what decides, and the columns of `choose`, of all processes.
+
+    Padding takes no part.
+
+    Args:
+        ranked: (n,), this process's.
+        pool: who gathers.
+        plain: whether values can be read.
+        marks: how many columns of `trusted` every process gives.
+        columns: this process's.
+
+    Raises:
+        ValueError: another process refuses its mini-batch.
+    """
+    ones = torch.ones_like(ranked)
+    trusted, groups = columns["trusted"], columns["groups"]
+    valid = ones if columns["valid"] is None else columns["valid"]
+    shares = valid if columns["shares"] is None else columns["shares"]
+    masks = trusted if isinstance(trusted, Split) else (trusted, trusted)
+    given = [valid, ranked, shares, *(ones if each is None else each for each in masks[:marks])]
+    given += [] if groups is None else [groups]
+    valid, pooled, shares, *rest = pool.gather(given)
+    refused = (valid == REFUSED).any()
+    if plain and refused:
+        raise other_process()
+
+    def gathered(part: Any) -> Any:
+        own = part if isinstance(part, Tensor) else torch.from_numpy(part)
+        (found,) = pool.gather([own.reshape(-1)])
+        return found.to(ranked.dtype) if own is part else found.to(ranked.dtype).numpy()
+
+    sums, margins = columns["sums"], columns["margins"]
+    pair = Split(*(mask.bool() for mask in rest[:marks])) if marks else (None,)
+    return pooled.to(ranked.dtype), {
+        "valid": valid > 0,
+        # Where values cannot be read, a process that refuses makes the loss of all NaN.
+        "shares": shares.to(ranked.dtype).masked_fill(refused, float("nan")),
+        "trusted": None if trusted is None else pair if isinstance(trusted, Split) else pair[0],
+        "groups": None if groups is None else rest[-1].long(),
+        "sums": None if sums is None else lambda: gathered(sums()),
+        "margins": None if margins is None else lambda by_class=True: gathered(margins(by_class)),
+    }

@@ -10,43 +10,32 @@ from torch import Tensor, nn
 
 from sigua import Method, Split, step
 from sigua.conditions import may_read_marks, reads
-from sigua.requirements import require_method, require_whole
+from sigua.requirements import require_classes, require_method, require_whole
 from sigua_torch import _check, _ops
-from sigua_torch._advice import Advice
 from sigua_torch._examples import Examples, groups_of, of_any, of_classes
 from sigua_torch._logits import logits_of
 from sigua_torch._pool import pool_of
 from sigua_torch._state import Confidence, Numbers
 from sigua_torch._wrapped import Criterion, Options, Wrapped, reduced, shares
-from sigua_torch.functional import Judged, choose, column, in_pool, margins_of
+from sigua_torch.functional import choose, column, denominator, in_pool, margins_of, memory
 
 Groups = str | Callable[[Any, Tensor], Tensor] | None
-
-
-class State(NamedTuple):
-    """What a criterion keeps, where a module finds it at once."""
-
-    numbers: Numbers
-    confidence: Confidence | None
-
-
-class Last:
-    """Who was good and bad in the last training call: no attribute that a module sets slowly."""
-
-    found: tuple[Any, Any, torch.Size] | None = None
 
 
 class Measured(NamedTuple):
     """A mini-batch: all that may be refused has been, and nothing is changed yet."""
 
     losses: Tensor
-    """With gradient, (n,)."""
+    """(n,), with gradient."""
     shape: torch.Size
-    """What they have for the user."""
-    judged: Judged
+    """What a loss has for the user."""
     plain: bool
     """Whether NumPy can look at them."""
     reduction: str
+    ranked: Tensor
+    """(n,): what decides, without class weights."""
+    columns: dict[str, Any]
+    """The other arguments of `choose`."""
     items: Any
     """What "mean" divides by; None for the examples at hand."""
     here: int | None
@@ -123,18 +112,19 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if groups is not None:
             require_whole(method, "groups")
         nn.Module.__init__(self)
-        condition = method.condition
+        # What a call reads is in plain attributes, which a module finds at once.
         self._method, self._groups, self._pool = method, groups, pool_of(sync)
-        self._by_class = reads(condition, "confidence")
-        self._margins = self._by_class or reads(condition, "margins")
-        self._marks = 2 * may_read_marks(condition)
+        self._by_class = reads(method.condition, "confidence")
+        self._reads_margins = self._by_class or reads(method.condition, "margins")
+        self._marks = 2 * may_read_marks(method.condition)
         self.loss = nn.CrossEntropyLoss() if loss is None else loss
-        self.numbers = Numbers(method, steps_per_epoch)
-        self.confidence = Confidence(self._pool) if self._by_class else None
-        self._state = State(self.numbers, self.confidence)
-        self._last = Last()
-        whole = self._pool is None and groups is None
-        self._advice = Advice(method, steps_per_epoch is not None, whole)
+        with torch.inference_mode(False):  # whose tensors could not be filled later
+            self._like = torch.empty((), dtype=torch.float32)
+            self._numbers = Numbers(method, steps_per_epoch, self._like)
+        self._confidence = Confidence(self._like.device) if self._by_class else None
+        alone = self._pool is None and groups is None
+        self._advice = _check.Advice(method, steps_per_epoch is not None, alone)
+        self._last: list[Any] = []
 
     @property
     def method(self) -> Method:
@@ -145,18 +135,18 @@ class SIGUALoss(nn.CrossEntropyLoss):
     def split(self) -> Split | None:
         """Who was good and bad in the last training call: boolean masks with a loss's shape.
 
-        None before it, and after a call inside a transform of `torch.func`, whose masks are its own.
+        None before it, and after one inside a transform of `torch.func`, to which masks belong.
         """
-        if self._last.found is None:
+        if not self._last:
             return None
-        *masks, shape = self._last.found
-        tensors = (m if isinstance(m, Tensor) else torch.from_numpy(m) for m in masks)
+        *masks, shape = self._last
+        tensors = (mask if isinstance(mask, Tensor) else torch.from_numpy(mask) for mask in masks)
         return Split(*(mask.reshape(shape) for mask in tensors))
 
     @property
     def epoch(self) -> float:
         """The current epoch t; fractional where steps are counted, and then read off the device."""
-        return self.numbers.epoch
+        return self._numbers.epoch
 
     def set_epoch(self, epoch: float) -> None:
         """Say which epoch begins, as for `DistributedSampler.set_epoch`; it counts from 0.
@@ -167,12 +157,12 @@ class SIGUALoss(nn.CrossEntropyLoss):
         Raises:
             ValueError: `epoch` is negative, or the criterion counts by itself (`steps_per_epoch`).
         """
-        if self.numbers.steps_per_epoch is not None:
+        if self._numbers.steps_per_epoch is not None:
             raise ValueError(
                 "set_epoch: must not be called on a criterion that counts by itself, got "
-                f"steps_per_epoch={self.numbers.steps_per_epoch}; try leaving one of the two out"
+                f"steps_per_epoch={self._numbers.steps_per_epoch}; try leaving one of the two out"
             )
-        self.numbers.set(epoch)
+        self._numbers.set(epoch)
         self.end_step()
         if epoch > 0:
             self._advice.calls_at_epoch_0 = None
@@ -181,21 +171,22 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """Say that the optimizer has made its step, where `num_items_in_batch` is given.
 
         The class confidence then moves, by all micro-batches of the step at once. Without
-        `num_items_in_batch` every call is a step; for methods without one nothing happens.
+        `num_items_in_batch` every call is a step; for a method that keeps none nothing happens.
         """
-        if self.confidence is not None:
-            self.confidence.end()
+        if self._confidence is not None:
+            self._confidence.end()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._method!r})"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _check.MOVED:
-            _check.attribute(name, self.loss)
         if name == "loss":
+            needs = "T" if self._method.T is not None else "margins" if self._reads_margins else ""
+            if needs:
+                _check.of_softmax(value, needs)
             self._wrapped = Wrapped(value)
-            if self._method.T is not None or self._margins:
-                _check.of_softmax(value, "T" if self._method.T is not None else "margins")
+        elif name in _check.MOVED:
+            _check.set_late(name, self.loss)
         super().__setattr__(name, value)
 
     def forward(
@@ -228,15 +219,14 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """
         if not isinstance(input, Tensor):
             input, target = logits_of(input, target)
-        given = input, target, where
         if not (self.training and torch.is_grad_enabled()):
-            return self._plain(given, num_items_in_batch)
+            return self._plain(input, target, where, num_items_in_batch)
         try:
-            measured = self._measured(given, trusted, num_items_in_batch)
+            measured = self._measured(input, target, where, trusted, num_items_in_batch)
         except Exception:
             if self._pool is not None:
                 columns = 3 + self._marks + (self._groups is not None)
-                self._pool.refuse(columns, self._state.numbers.device)
+                self._pool.refuse(columns, self._numbers.device)
             raise
         losses = measured.losses
         if measured.plain:
@@ -248,90 +238,102 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return (losses * weights).reshape(measured.shape)
         return torch.dot(losses, weights)
 
-    def _examples(self, options: Options, input: Any, target: Any, where: Any) -> Examples:
+    def _examples(self, options: Options, input: Tensor, target: Tensor, where: Any) -> Examples:
         """Return the examples, or raise ValueError if they do not fit."""
         wrapped, method = self._wrapped, self._method
-        if wrapped.is_cross_entropy or self._margins or method.T is not None:
-            return of_classes(method, input, target, where, options.ignore_index)
-        return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
+        if not (wrapped.is_cross_entropy or self._reads_margins or method.T is not None):
+            return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
+        given = of_classes(input, target, where, options.ignore_index)
+        require_classes(method, given.logits.shape[1])
+        return given
 
-    def _plain(self, given: tuple[Any, ...], items: Any) -> Tensor:
+    def _plain(self, input: Tensor, target: Tensor, where: Any, items: Any) -> Tensor:
         """Return the plain criterion's loss."""
         wrapped, options = self._wrapped, self._wrapped.read()
         items = items if options.reduction == "mean" else None
-        if wrapped.is_module and given[2] is None and items is None:
-            plain: Tensor = wrapped.loss(*given[:2])
+        if wrapped.is_module and where is None and items is None:
+            plain: Tensor = wrapped.loss(input, target)
             return plain
-        x, y, valid, shape, readable = self._examples(options, *given)
-        losses = options.cast(x.dtype).at_label(_ops, x, y)
+        x, y, valid, shape, readable = self._examples(options, input, target, where)
+        options = options.cast(x.dtype)
+        losses = options.loss.at_label(_ops, x, y)
         losses, valid = losses.reshape(losses.shape if shape is None else shape), column(valid)
         if items is not None:
             items = _check.items(items, _taking_part(losses, valid) if readable else None)
         return reduced(losses, options.reduction, valid, shares(options.weight, x, y, valid), items)
 
-    def _measured(self, given: tuple[Any, ...], trusted: Any, items: Any) -> Measured:
+    def _measured(
+        self, input: Tensor, target: Tensor, where: Any, trusted: Any, items: Any
+    ) -> Measured:
         """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
-        method, (numbers, confidence) = self._method, self._state
-        options = self._wrapped.read()
-        x, y, valid, shape, plain = self._examples(options, *given)
+        method, numbers, options = self._method, self._numbers, self._wrapped.read()
+        given = self._examples(options, input, target, where)
+        x, y, valid, shape, plain = given
         if not plain:
-            _check.device(numbers.device, x)
-            _check.transforms(confidence, numbers.steps_per_epoch)
-        loss, M, weight = options.cast(x.dtype), numbers.matrix(x), options.weight
-        losses = step.corrected_losses(_ops, method.correction, M, loss, x, y)
+            _check.tensor("input", x, numbers.device, "criterion")
+            if _ops.is_transformed():
+                _check.transforms(self._by_class, numbers.steps_per_epoch)
+        M, options = numbers.matrix(x), options.cast(x.dtype)
+        losses = step.corrected_losses(_ops, method.correction, M, options.loss, x, y)
         shape = losses.shape if shape is None else shape
-        if valid is not None and valid.numel() != losses.numel():
+        if valid is not None and valid.shape.numel() != shape.numel():
             _check.mask("where", valid, shape, x.device)
         if trusted is not None or self._marks:
             _check.trusted(method, trusted, shape, x.device)
-        groups = groups_of(self._groups, y, given, shape)
-        losses, valid, ranked = column(losses), column(valid), column(losses.detach())
-        if weight is not None:
-            unweighted = options.unweighted()
-            ranked = step.corrected_losses(_ops, method.correction, M, unweighted, x.detach(), y)
-            ranked = column(ranked)
-        rates = None if confidence is None else confidence.rates(x.shape[1], plain)
-        margins = margins_of(x, y, rates, self._by_class, plain) if self._margins else None
-        sums = None
-        if numbers.sums is not None:
-            unweighted = options.unweighted()
-            sums = lambda: step.class_sums(_ops, numbers.sums, unweighted, x.detach()).reshape(-1)
-        here = None
-        if items is not None:
-            here = _taking_part(losses, valid) if plain else None
-            items = _check.items(items, here)
-            if confidence is not None:
-                confidence.check(items, here)
+        ranked, unweighted = losses.detach(), options.loss
+        if options.weight is not None:
+            unweighted, z = options.loss._replace(weight=None), x.detach()
+            ranked = step.corrected_losses(_ops, method.correction, M, unweighted, z, y)
+        columns = self._columns(given, unweighted, options.weight)
+        columns["trusted"] = column(trusted)
+        columns["groups"] = groups_of(self._groups, y, input, target, shape)
+        here = None if items is None or not plain else _taking_part(losses, valid)
+        items = None if items is None else _check.items(items, here)
+        if self._confidence is not None and items is not None:
+            self._confidence.check(items, here)
         if self._pool is not None:
-            self._pool.check(losses.shape[0])
-        part = None if weight is None else shares(loss.weight, x, y, valid)
-        judged = Judged(ranked, valid, part, _columns(trusted), groups, sums, margins)
-        return Measured(losses, shape, judged, plain, options.reduction, items, here)
+            self._pool.check(shape.numel())
+        losses, ranked = column(losses), column(ranked)
+        return Measured(losses, shape, plain, options.reduction, ranked, columns, items, here)
+
+    def _columns(self, given: Examples, loss: Any, weight: Tensor | None) -> dict[str, Any]:
+        """Return the arguments of `choose` that come from the examples."""
+        x, y, valid, _, plain = given
+        valid, sums, margins = column(valid), None, None
+        if self._numbers.class_sums is not None:
+            T = self._numbers.class_sums
+            sums = lambda: step.class_sums(_ops, T, loss, x.detach()).reshape(-1)  # noqa: E731
+        if self._reads_margins:
+            known = self._confidence
+            rates = None if known is None else known.rates(x.shape[1], plain)
+            margins = margins_of(x, y, rates, self._by_class, plain)
+        part = None if weight is None else shares(weight, x, y, valid)
+        return {"valid": valid, "shares": part, "sums": sums, "margins": margins}
 
     def _weights(self, measured: Measured) -> tuple[Tensor, Tensor | None]:
         """Return the factors of Eq. 3, (n,), and whose losses say nothing, None for nobody's."""
-        losses, shape, judged, plain, reduction, items, here = measured
-        pool, (numbers, confidence), n = self._pool, self._state, losses.shape[0]
-        own = judged
+        losses, shape, plain, reduction, ranked, columns, items, here = measured
+        pool, numbers, n = self._pool, self._numbers, losses.shape[0]
+        margins, valid = columns["margins"], columns["valid"]
         if pool is not None:
-            judged = in_pool(judged, pool, self._marks, plain)
+            ranked, columns = in_pool(ranked, pool, plain, self._marks, columns)
         readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
-        chosen, total = choose(self._method, numbers.now(readable), judged, plain)
-        good, bad, weights, silent = chosen
+        chosen = choose(self._method, numbers.now(readable), ranked, plain, **columns)
         if reduction == "mean":
-            if items is not None:
-                total = items
-            elif pool is not None:  # gradients are averaged, and are to sum up to the whole's
-                total = total / pool.processes
-            weights = weights / _ops.or_one(total)
-        if pool is not None:
-            good, bad, weights, silent = (
-                pool.own(part, n) for part in (good, bad, weights, silent)
-            )
-        if confidence is not None:
-            confidence.add(own.margins.sums(_view(own.valid, plain)), items, here)
+            total = items
+            if total is None:  # gradients are averaged, and are to sum up to the whole's
+                total = denominator(ranked, columns["valid"], columns["shares"], plain)
+                total = total if pool is None else total / pool.processes
+            chosen = chosen._replace(weights=chosen.weights / _ops.or_one(total))
+        good, bad, weights, silent = (
+            chosen if pool is None else (pool.own(part, n) for part in chosen)
+        )
+        if self._confidence is not None:
+            sums = margins.sums(memory(valid) if plain else valid)
+            sums = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
+            self._confidence.add(sums if pool is None else pool.total(sums), items, here)
         numbers.advance()
-        self._last.found = None if _ops.is_transformed() else (good, bad, shape)
+        self._last[:] = () if _ops.is_transformed() else (good, bad, shape)
         if not plain:
             return weights, silent
         weights = torch.from_numpy(weights).to(losses.dtype)
@@ -346,28 +348,55 @@ class SIGUALoss(nn.CrossEntropyLoss):
         copy: nn.Module = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]  # PyTorch's
         return copy
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SIGUALoss:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # PyTorch's
+        with torch.inference_mode(False):
+            moved = fn(self._like)
+            # Half precision would round what must be exact.
+            exact = torch.float64 if moved.dtype == torch.float64 else torch.float32
+            self._like = torch.empty((), dtype=exact, device=moved.device)
+            self._numbers.move(self._like)
+            if self._confidence is not None:
+                self._confidence.move(moved.device)
+        return self
+
+    def get_extra_state(self) -> Tensor:
+        """Return the epoch, and with a class confidence (2, 1 + classes), padded with 0.
+
+        A tensor, which safetensors stores, too; and a fresh one, for who averages state dicts.
+        """
+        epoch = torch.tensor(self.epoch, dtype=torch.float64)
+        if self._confidence is None:
+            return epoch
+        seen = self._confidence.saved()
+        return torch.cat([epoch.to(seen.device).expand(2, 1), seen], 1)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take over what `get_extra_state` returned, of a criterion with another method, too."""
+        rule = "_extra_state: must be the state of a criterion, finite and not negative"
+        numbers = isinstance(state, Tensor) and state.is_floating_point()
+        if not numbers or (state.numel() != 1 and (state.ndim != 2 or state.shape[0] != 2)):
+            got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
+            raise ValueError(f"{rule}, got {got}; try the state_dict() of a criterion")
+        if not state.is_meta and not ((state >= 0) & (state < float("inf"))).all():
+            raise ValueError(f"{rule}, got {state}; try the state_dict() of a criterion")
+        with torch.inference_mode(False):
+            self._numbers.set(0.0 if state.is_meta else state.flatten()[0].item())
+            if self._confidence is not None and state.ndim == 2:
+                self._confidence.load(state[:, 1:])
+
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
-        epoch, seen = (f"{prefix}{name}._extra_state" for name in ("numbers", "confidence"))
-        if f"{prefix}weight" in state:  # a plain criterion's
-            state[f"{prefix}loss.weight"] = state.pop(f"{prefix}weight")
-        if epoch not in state and seen not in state:
-            state[epoch] = torch.zeros((), dtype=torch.float64)
-            if self.confidence is not None:
-                state[seen] = torch.zeros(2, 0)
-        if epoch in state:
-            _check.state_of_epoch(epoch, state[epoch])
-        if self.confidence is not None and seen in state:
-            _check.state_of_confidence(seen, state[seen])
+        old = {f"{prefix}weight": f"{prefix}loss.weight"}  # of a plain criterion, and of 0.2
+        old |= {f"{prefix}numbers._extra_state": f"{prefix}_extra_state"}
+        for name, new in old.items():
+            if name in state:
+                state[new] = state.pop(name)
+        epoch = state.setdefault(f"{prefix}_extra_state", torch.zeros((), dtype=torch.float64))
+        seen = state.pop(f"{prefix}confidence._extra_state", None)
+        if seen is not None and seen.shape[1]:
+            state[f"{prefix}_extra_state"] = torch.cat([epoch.to(seen).expand(2, 1), seen], 1)
         super()._load_from_state_dict(state, prefix, *others)
 
 
 def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
     return losses.numel() if valid is None else int(valid.sum())
-
-
-def _view(x: Tensor | None, plain: bool) -> Any:
-    return x.numpy() if plain and x is not None else x
-
-
-def _columns(trusted: Any) -> Any:
-    return Split(*map(column, trusted)) if isinstance(trusted, Split) else column(trusted)
