@@ -1,7 +1,5 @@
 """Bad input gets one sentence where it can be read; what is traced and cannot be is NaN."""
 
-from typing import get_args
-
 import jax
 import numpy as np
 import pytest
@@ -9,73 +7,154 @@ from jax import numpy as jnp
 from jax_versions import in_64_bits
 
 import sigua
-from sigua._method import Correction
-from sigua_jax import sigua_loss, sigua_split, update_confidence
-from sigua_jax._correct import CORRECTIONS
+from sigua_jax import (
+    CrossEntropy,
+    corrected_losses,
+    init_confidence,
+    select,
+    sigua_loss,
+    update_confidence,
+)
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
-SL = sigua.sigua_sl(0.5, delta=0.2)
+SKEWED = sigua.TransitionMatrix([[0.9, 0.1], [0.6, 0.4]])
+SL, AG = sigua.sigua_sl(0.5, delta=0.2), sigua.sigua_ag(warmup=1)
 KNOWN = sigua.custom(sigua.Known())
 LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
+SOFT, ONE_HOT = np.full((6, 10), 0.1, "float32"), np.eye(10)[LABELS]
+MASKED = np.ma.array(LABELS, mask=LABELS == 2)
+
+
+def refused(words, function, *arguments, **options):
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the words are the match
+        function(*arguments, **options)
+    assert all(word in str(error.value) for word in words), error.value
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "words"),
+    ("logits", "labels", "words"),
     [
-        ((LOGITS, LABELS, 0, "sigua_sl"), {}, ["method", "must be a method", "got a str"]),
-        ((LOGITS, LABELS + 5, 0, SL), {}, ["labels", "[0, 10)", "labels[5] = 10;"]),
-        ((LOGITS, LABELS - 1, 0, SL), {}, ["labels", "labels[0] = -1;"]),
-        ((LOGITS, LABELS[:5], 0, SL), {}, ["labels", "(n,)", "(6, 10)", "(5,)"]),
-        ((LOGITS, LABELS[:, None], 0, SL), {}, ["labels", "(n,)", "(6, 1)"]),
-        ((LOGITS, LABELS / 2, 0, SL), {}, ["labels", "integers", "float32"]),
-        ((LOGITS, LABELS > 2, 0, SL), {}, ["labels", "integers", "bool"]),
-        ((LOGITS[None], LABELS[None], 0, SL), {}, ["logits", "(n, k)", "(1, 6, 10)", "vmap"]),
-        ((LOGITS[0], LABELS[0], 0, SL), {}, ["logits", "(n, k)", "(10,)"]),
-        ((LOGITS[:, :7], LABELS, 0, sigua.sigua_bc(PAIR)), {}, ["T: ", "10 rows", "logits of 7"]),
-        ((LOGITS, LABELS, -1, SL), {}, ["epoch", "[0, inf)", "got -1;"]),
-        ((LOGITS, LABELS, None, SL), {}, ["epoch", "got None;"]),
-        ((LOGITS, LABELS, (0.1, 1.0), SL), {}, ["epoch", "length 3", "got length 2;"]),
-        ((LOGITS, LABELS, jnp.float32(jnp.nan), SL), {}, ["epoch", "got nan;"]),
-        ((LOGITS, LABELS, 0, SL), {"where": LABELS}, ["where", "bool(6,)", "got int32(6,);"]),
-        ((LOGITS, LABELS, 0, SL), {"where": LABELS[:5] > 2}, ["where", "got bool(5,);"]),
-        ((LOGITS, LABELS, 0, SL), {"trusted": LABELS > 2}, ["trusted", "Known", "leaving it out"]),
-        ((LOGITS, LABELS, 0, KNOWN), {}, ["trusted", "a boolean per example"]),
-        ((LOGITS, LABELS, 0, KNOWN), {"trusted": LABELS}, ["trusted", "bool(6,)", "int32"]),
+        (LOGITS, LABELS + 5, ["labels", "[0, 10)", "labels[5] = 10;"]),
+        (LOGITS, LABELS - 1, ["labels", "labels[0] = -1;"]),
+        (LOGITS, LABELS + 2**32, ["labels: must fit in int32", "4294967296"]),
+        (LOGITS, LABELS[:5], ["(n,)", "(6, 10)", "(5,)"]),
+        (LOGITS, LABELS[:, None], ["integers (n,)", "(6, 1)"]),
+        (LOGITS, LABELS / 2, ["integers", "float32(6,)", "labels.astype(int)"]),
+        (LOGITS, LABELS > 2, ["integers", "bool(6,)", "labels.astype(int)"]),
+        (LOGITS, LABELS.astype(object), ["labels: must be", "numbers", "object"]),
+        (LOGITS, LABELS.astype(">i8"), ["labels: must be", "byte order", "got >i8"]),
+        (LOGITS, list("abcdef"), ["labels: must be", "numbers", "got list;"]),
+        (LOGITS, None, ["labels: must be", "got NoneType;"]),
+        (LOGITS, MASKED, ["labels: must be"]),
+        (LOGITS, 0 * SOFT, ["labels: must be class probabilities", "at 0"]),
+        (LOGITS, SOFT * 1.3, ["labels: must be class probabilities", "sum 1"]),
+        (LOGITS, SOFT + np.eye(10)[0] - np.eye(10)[1], ["labels: must be class probabilities"]),
+        (LOGITS, SOFT[:5], ["(5, 10)"]),
+        (LOGITS, ONE_HOT.astype(int), ["int32(6, 10)", "labels.argmax(-1)"]),
+        (LOGITS, ONE_HOT > 0, ["bool(6, 10)", "labels.argmax(-1)"]),
+        (LOGITS[None], LABELS[None], ["logits: must be", "(n, k)", "(1, 6, 10)", "vmap"]),
+        (np.zeros((2, 5, 3)), np.zeros((2, 3), int), ["logits: must be", "(2, 5, 3)"]),
+        (LOGITS[0], LABELS[0], ["logits: must be", "(n, k)", "(10,)"]),
+        (LOGITS[:, 0], LABELS % 2, ["(6,)", "sigua_jax.two_way(z)"]),
+        (LOGITS[:, :1], LABELS % 2, ["(6, 1)", "sigua_jax.two_way(z)"]),
+        (LOGITS * 1j, LABELS, ["logits: must be float", "complex64"]),
+        (LOGITS.astype(int), LABELS, ["logits: must be float", "int32(6, 10)"]),
+        (LOGITS > 0, LABELS, ["logits: must be float", "bool(6, 10)"]),
+        (LOGITS.astype(">f4"), LABELS, ["logits: must be", "byte order", "got >f4"]),
+        ([[1.0, 2.0], [3.0]], [0, 1], ["logits: must be", "got list;"]),
+    ],
+)
+def test_logits_and_labels_are_refused_by_every_function(logits, labels, words):
+    refused(words, sigua_loss, logits, labels, 0, SL)
+    refused(words, corrected_losses, logits, labels, SL)
+    refused(words, update_confidence, init_confidence(10), logits, labels)
+    given = {"logits": logits, "labels": labels, "confidence": init_confidence(10)}
+    refused(words, select, np.ones(6, "float32"), 0, AG, **given)
+
+
+@pytest.mark.parametrize(
+    ("method", "epoch", "options", "words"),
+    [
+        ("sigua_sl", 0, {}, ["method", "must be a method", "got a str"]),
+        (sigua.sigua_bc(sigua.TransitionMatrix.pair(0.45, 7)), 0, {}, ["T: ", "7 rows", "of 10"]),
+        (SL, -1, {}, ["epoch", "[0, inf)", "got -1;"]),
+        (SL, None, {}, ["epoch", "got None;"]),
+        (SL, jnp.float32(jnp.nan), {}, ["epoch", "got nan;"]),
+        (SL, (0.1, 1.0), {}, ["epoch: must be method.at(t)", "3 numbers"]),
+        (SL, ("a", 1, 2), {}, ["epoch: must be method.at(t)", "'a'"]),
+        (SL, (0.0, None, 2), {}, ["epoch: must be method.at(t)", "None"]),
+        (SL, 0, {"where": LABELS}, ["where: must be bool(6,)", "got int32(6,);"]),
+        (SL, 0, {"where": LABELS[:5] > 2}, ["where", "got bool(5,);"]),
+        (SL, 0, {"where": list("abcdef")}, ["where: must be", "got list;"]),
+        (SL, 0, {"trusted": LABELS > 2}, ["trusted", "Known", "leaving it out"]),
+        (KNOWN, 0, {}, ["trusted", "a boolean per example"]),
+        (KNOWN, 0, {"trusted": LABELS}, ["trusted", "bool(6,)", "int32"]),
+        (KNOWN, 0, {"trusted": (LABELS > 2, LABELS < 1)}, ["trusted: must be bool(6,)", "(2, 6)"]),
         (
-            (LOGITS, LABELS, 0, KNOWN),
-            {"trusted": (LABELS > 2, LABELS < 1)},
-            ["trusted", "got tuple;", "sigua.Split"],
-        ),
-        (
-            (LOGITS, LABELS, 0, KNOWN),
+            KNOWN,
+            0,
             {"trusted": sigua.Split(LABELS > 2, LABELS[:5] > 2)},
             ["trusted", "bool(6,)", "got bool(5,);"],
         ),
+        (SL, 0, {"groups": "image"}, ["groups: must be one of 'class', got 'image'"]),
+        (SL, 0, {"groups": LABELS / 2}, ["groups: must be integer(6,)", "float32(6,)"]),
+        (SL, 0, {"groups": LABELS[:5]}, ["groups: must be integer(6,)", "(5,)"]),
+        (SL, 0, {"groups": lambda x, y: x}, ["groups: must be integer(6,)", "float32(6, 10)"]),
+        (SL, 0, {"loss": "focal"}, ["loss: must be None, CrossEntropy(...)", "'focal'"]),
+        (SL, 0, {"loss": CrossEntropy}, ["loss: must be None, CrossEntropy(...)"]),
+        (SL, 0, {"loss": CrossEntropy(np.ones(9))}, ["weight", "10 classes", "(9,)"]),
+        (SL, 0, {"loss": CrossEntropy(-np.ones(10))}, ["weight", "from 0 up", "-1.0"]),
+        (SL, 0, {"loss": CrossEntropy(np.ones(10) > 0)}, ["weight", "bool(10,)"]),
+        (SL, 0, {"loss": CrossEntropy(smoothing=1.5)}, ["smoothing", "[0, 1]"]),
+        (SL, 0, {"loss": lambda x, y: x[:3, 0]}, ["loss: must be floating(6,)", "(3,)"]),
+        (SL, 0, {"loss": lambda x, y: x[:, :1]}, ["loss: must be floating(6,)", "(6, 1)"]),
+        (SL, 0, {"loss": lambda x, y: 0.0}, ["loss: must be floating(6,)", "float32()"]),
+        (SL, 0, {"loss": lambda x, y: y}, ["loss: must be floating(6,)", "int32(6,)"]),
+        (SL, 0, {"loss": lambda x, y: "l"}, ["loss: must be", "got str;"]),
     ],
 )
-def test_what_is_refused(arguments, options, words):
-    for function in (sigua_loss, sigua_split):
-        with pytest.raises(ValueError) as error:  # noqa: PT011  # the words are the match
-            function(*arguments, **options)
-        assert all(word in str(error.value) for word in words), error.value
-        assert "\n" not in str(error.value)
-
-
-def test_an_unknown_reduction_is_refused():
-    with pytest.raises(ValueError, match=r"^reduction: must be one of 'mean', 'sum', 'none'"):
-        sigua_loss(LOGITS, LABELS, 0, SL, reduction="average")
+def test_what_is_refused(method, epoch, options, words):
+    refused(words, sigua_loss, LOGITS, LABELS, epoch, method, **options)
+    given = {"logits": LOGITS, "labels": LABELS}
+    if not callable(options.get("loss")) or isinstance(options["loss"], type):
+        refused(words, select, LOGITS[:, 0], epoch, method, **given, **options)
 
 
 @pytest.mark.parametrize(
-    ("epoch", "method"),
-    [(1.0, SL), (3, sigua.sigua_sl(0.5, delta=lambda t: 0.1)), (0.5, sigua.standard())],
+    ("losses", "method", "options", "words"),
+    [
+        (LABELS, SL, {}, ["losses: must be floating(6,)", "int32(6,)"]),
+        (LOGITS, SL, {}, ["losses: must be floating(6,)", "(6, 10)"]),
+        (0.0, SL, {}, ["losses: must be floating(1,)", "float32()"]),
+        (LOGITS[:5, 0], SL, {"logits": LOGITS, "labels": LABELS}, ["losses", "(6,)", "(5,)"]),
+        (LOGITS[:, 0], AG, {}, ["logits: must be given, with labels"]),
+        (LOGITS[:, 0], SL, {"groups": "class"}, ["logits: must be given, with labels"]),
+        (LOGITS[:, 0], SL, {"loss": CrossEntropy(np.ones(10))}, ["logits: must be given"]),
+        (LOGITS[:, 0], sigua.sigua_bc(SKEWED, over="classes"), {}, ["logits: must be given"]),
+    ],
 )
-def test_a_traced_epoch_without_exact_numbers_is_refused(epoch, method):
-    """A fraction, or a schedule that never settles; `method.at(t)` is what the sentence names."""
-    step = jax.jit(sigua_loss, static_argnames="method")
-    with pytest.raises(ValueError, match=r"^epoch: .* an integer.* settle.*method\.at\(t\)"):
-        step(LOGITS, LABELS, epoch, method=method)
-    assert jnp.isfinite(step(LOGITS, LABELS, method.at(epoch), method=method))
+def test_what_selecting_refuses(losses, method, options, words):
+    refused(words, select, losses, 0, method, **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "new"),
+    [
+        ({"weight": np.ones(10)}, "loss=CrossEntropy(weight=...)"),
+        ({"label_smoothing": 0.1}, "loss=CrossEntropy(smoothing=...)"),
+        ({"base": len}, "loss=..."),
+        ({"rank_by": len}, "select(what_decides, ...)"),
+        ({"per_class": True}, 'groups="class"'),
+        ({"reduction": "sum"}, "select(corrected_losses(...), ...)"),
+        ({"grups": "class"}, "help(sigua_loss)"),
+    ],
+)
+def test_an_option_of_another_name_is_told_the_new_one(option, new):
+    with pytest.raises(TypeError) as error:
+        sigua_loss(LOGITS, LABELS, 0, SL, **option)
+    assert str(error.value).startswith(f"{next(iter(option))}: must be an option of sigua_loss")
+    assert f"try {new}" in str(error.value)
 
 
 METHODS = [
@@ -85,226 +164,158 @@ METHODS = [
     sigua.forward_correction(PAIR),
     sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.5, 10)),
 ]
+ROWS = {
+    "zeros": 0 * SOFT[0],
+    "too much": 1.3 * SOFT[0],
+    "negative": np.array([1.1, -0.1] + [0] * 8),
+}
+WRONG = [np.where(LABELS == 3, label, LABELS) for label in (-1, -100, 10, 2**20)]
+WRONG += [np.where((LABELS == 3)[:, None], row, SOFT).astype("float32") for row in ROWS.values()]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: repr(m)[:40])
-@pytest.mark.parametrize("label", [-1, -100, 10, 2**20])
-def test_a_traced_label_out_of_range_makes_the_loss_nan(method, label):
-    """Rather than count from the end, or be clipped into a class; `where` leaves it out."""
-    step = jax.jit(sigua_loss, static_argnames="method")
-    labels = np.where(LABELS == 3, label, LABELS)
-    assert jnp.isnan(step(LOGITS, labels, 0, method=method))
+def test_traced_labels_that_are_none_make_value_and_gradient_nan(method):
+    """Rather than count from the end, or be clipped into a class; `where` leaves them out.
+
+    Whoever looks at gradients alone sees it, and so does `optax.apply_if_finite`. An all-zero row
+    would have a loss of 0, hence the smallest.
+    """
+
+    @jax.jit
+    def step(labels, where=None):
+        both = jax.value_and_grad(sigua_loss)(LOGITS, labels, 0, method, where=where)
+        losses = corrected_losses(LOGITS, jnp.where(labels == 3, labels, labels), method)
+        given = {"logits": LOGITS, "labels": labels, "where": where}
+        return *both, losses, select(LOGITS[:, 0], 0, method, **given)
+
     there = LABELS != 3
-    value = step(LOGITS, labels, 0, method=method, where=there)
-    want = sigua.reference.step(method, LOGITS[there], LABELS[there]).objective
-    np.testing.assert_allclose(value, want, rtol=1e-6)
+    for labels in WRONG:
+        value, gradient, losses, chosen = step(labels)
+        assert jnp.isnan(value)
+        for found in (gradient[3], losses[3], chosen.weights[3]):
+            assert jnp.isnan(found).all()
+        for found in (gradient[there], losses[there], chosen.weights[there]):
+            assert jnp.isfinite(found).all()
+        assert not (chosen.good | chosen.bad)[3]
+        value, gradient, _, chosen = step(labels, there)
+        want = sigua.reference.step(method, LOGITS[there], LABELS[there]).objective
+        np.testing.assert_allclose(value, want, rtol=1e-6)
+        assert jnp.isfinite(gradient).all()
+        assert jnp.isfinite(chosen.weights).all()
 
 
 def test_labels_are_checked_under_grad_where_they_can_be_read():
     """Not only the plain call: `jax.grad` alone traces the logits, not the labels."""
-    with pytest.raises(ValueError, match=r"labels\[5\] = 10;"):
-        jax.grad(sigua_loss)(LOGITS, LABELS + 5, 0, SL)
-
-
-def test_a_rule_that_returns_no_pair_is_refused():
-    class Rule:
-        def at(self, epoch):
-            return ()
-
-        def split(self, batch):
-            return batch.losses > 0
-
-    with pytest.raises(ValueError, match="split must return good and bad"):
-        sigua_loss(LOGITS, LABELS, 0, sigua.custom(Rule()))
-
-
-def test_a_rule_that_returns_a_column_is_refused():
-    """Against losses of shape (n,) it would make n x n masks."""
-
-    class Rule:
-        def at(self, epoch):
-            return ()
-
-        def split(self, batch):
-            return sigua.Split((batch.losses > 0)[:, None], batch.losses < 0)
-
-    with pytest.raises(ValueError, match=r"condition: must return masks of shape \(6,\)"):
-        sigua_loss(LOGITS, LABELS, 0, sigua.custom(Rule()))
-
-
-SOFT = np.full((6, 10), 0.1, "float32")
-MASKED = np.ma.array(LABELS, mask=LABELS == 2)
-ONE_HOT = np.eye(10)[LABELS]
-AG = sigua.sigua_ag(warmup=1)
-
-
-def halved(logits, labels):
-    return jnp.zeros(3)
-
-
-def column(logits, labels):
-    return jnp.zeros((6, 1))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "words"),
-    [
-        ((LOGITS, LABELS.astype(">i8"), 0, SL), {}, ["labels: must be", "byte order", "got >i8"]),
-        ((LOGITS.astype(">f4"), LABELS, 0, SL), {}, ["logits: must be", "byte order", "got >f4"]),
-        ((LOGITS, list("abcdef"), 0, SL), {}, ["labels: must be", "numbers", "got list;"]),
-        ((LOGITS, np.array(list("abcdef")), 0, SL), {}, ["labels: must be", "got <U1"]),
-        ((LOGITS, None, 0, SL), {}, ["labels: must be", "got NoneType;"]),
-        (([[1.0, 2.0], [3.0]], [0, 1], 0, SL), {}, ["logits: must be", "got list;"]),
-        ((LOGITS, LABELS, 0, SL), {"where": list("abcdef")}, ["where: must be", "got list;"]),
-        ((LOGITS, LABELS + 2**32, 0, SL), {}, ["labels: must fit in int32", "4294967296"]),
-        ((LOGITS * 1j, LABELS, 0, SL), {}, ["logits: must have shape", "complex64"]),
-        ((LOGITS[:, :1], LABELS, 0, SL), {}, ["logits: must have shape", "try logits[:, 0]"]),
-        ((LOGITS, 0 * SOFT, 0, SL), {}, ["labels: must be class probabilities", "at 0"]),
-        ((LOGITS, SOFT * 1.3, 0, SL), {}, ["labels: must be class probabilities", "sum 1"]),
-        ((LOGITS, SOFT + np.eye(10)[0] - np.eye(10)[1], 0, SL), {}, ["labels: must be class prob"]),
-        ((LOGITS, SOFT[:5], 0, SL), {}, ["logits: must have shape", "(5, 10)"]),
-        ((LOGITS[:, 0], LABELS, 0, SL), {}, ["labels", "[0, 2)", "labels[2] = 2;"]),
-        ((LOGITS[:, 0], LABELS / 5, 0, sigua.forward_correction(PAIR)), {}, ["got 10 rows"]),
-        ((LOGITS[:, 0], LABELS / 4, 0, SL), {}, ["labels: must be in [0, 1], got 1.25 at 5"]),
-        ((LOGITS, LABELS * 1.0, 0, SL), {}, ["labels: must be integers", "try labels.astype(int)"]),
-        ((LOGITS, LABELS > 2, 0, SL), {}, ["labels: must be", "bool(6,)", "labels.astype(int)"]),
-        ((LOGITS[:, 0], LABELS > 2, 0, SL), {}, ["labels: must be", "try labels.astype(int)"]),
-        ((LOGITS, LABELS.astype(object), 0, SL), {}, ["labels: must", "try labels.astype(int)"]),
-        ((LOGITS.astype(object), LABELS, 0, SL), {}, ["logits: must", "try logits.astype(float)"]),
-        ((LOGITS, ONE_HOT.astype(int), 0, SL), {}, ["labels: must", "try labels.argmax(-1)"]),
-        ((LOGITS, ONE_HOT > 0, 0, SL), {}, ["labels: must", "try labels.argmax(-1)"]),
-        ((LOGITS, LABELS[:, None], 0, SL), {}, ["labels: must", "(6, 1)", "try labels[:, 0]"]),
-        ((LOGITS, MASKED, 0, SL), {}, ["labels: must have no masked", "1 of them", "filled"]),
-        ((LOGITS.astype(int), LABELS, 0, SL), {}, ["logits: must be floating, got int32(6, 10)"]),
-        ((LOGITS > 0, LABELS, 0, SL), {}, ["logits: must be floating, got bool(6, 10)"]),
-        ((LOGITS, LABELS, ("a", 1, 2), SL), {}, ["epoch: must be method.at(t)", "got 'a' for 0.0"]),
-        ((LOGITS, LABELS, (0.0, None, 2), SL), {}, ["epoch: must be method.at(t)", "got None for"]),
-        ((LOGITS, LABELS, 0, SL), {"weight": np.ones(9)}, ["weight", "10 classes", "(9,)"]),
-        ((LOGITS, LABELS, 0, SL), {"weight": -np.ones(10)}, ["weight", "from 0 up", "-1.0"]),
-        ((LOGITS, LABELS, 0, SL), {"weight": np.ones(10) > 0}, ["weight", "bool(10,)"]),
-        ((LOGITS, LABELS, 0, SL), {"label_smoothing": 1.5}, ["label_smoothing", "[0, 1]"]),
-        ((LOGITS, LABELS, 0, SL), {"per_class": 1}, ["per_class"]),
-        ((LOGITS, SOFT, 0, SL), {"per_class": True}, ["per_class: must be False without integer"]),
-        ((LOGITS, LABELS, 0, SL), {"base": "focal"}, ["base: must be a function", "'focal'"]),
-        ((LOGITS, LABELS, 0, SL), {"rank_by": dict}, ["rank_by: must be a function"]),
-        ((LOGITS, LABELS, 0, SL), {"base": halved}, ["base: must return", "(6,)", "(3,)"]),
-        ((LOGITS, LABELS, 0, SL), {"base": column}, ["base: must return", "(6,)", "(6, 1)"]),
-        ((LOGITS, LABELS, 0, SL), {"rank_by": column}, ["rank_by: must return", "(6, 1)"]),
-        ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: 0.0}, ["base: must return", "float32()"]),
-        ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: y}, ["base: must return", "int32(6,)"]),
-        ((LOGITS, LABELS, 0, SL), {"base": lambda x, y: "l"}, ["base: must be", "got str;"]),
-        ((LOGITS, LABELS + 5, 0, SL), {"base": halved}, ["labels", "labels[5] = 10;"]),
-        (
-            (LOGITS, LABELS, 0, SL),
-            {"base": halved, "label_smoothing": 0.1},
-            ["label_smoothing: must be left out with base"],
-        ),
-        (
-            (LOGITS, LABELS, 0, SL),
-            {"base": halved, "weight": np.ones(10)},
-            ["weight: must be left out with base"],
-        ),
-        (
-            (LOGITS, LABELS, 0, sigua.sigua_bc(PAIR)),
-            {"rank_by": halved},
-            ["NonNegative judges the corrected loss itself"],
-        ),
-        (
-            (LOGITS, LABELS, 0, sigua.sigua_nf(0.5, 10)),
-            {"label_smoothing": 0.1},
-            ["label_smoothing: must be plain", "sigua_nf", "try rank_by=sigua_jax.cross_entropy"],
-        ),
-    ],
-)
-def test_what_is_refused_in_one_readable_sentence(arguments, options, words):
-    for function in (sigua_loss, sigua_split):
-        with pytest.raises(ValueError) as error:  # noqa: PT011  # the words are the match
-            function(*arguments, **options)
-        assert all(word in str(error.value) for word in words), error.value
-        assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: repr(m)[:40])
-@pytest.mark.parametrize("row", [0, 1.3, -0.1], ids=["zeros", "too much", "negative"])
-def test_traced_probabilities_that_are_none_make_value_and_gradient_nan(method, row):
-    """An all-zero row has a loss of 0, hence the smallest; `where` leaves it out."""
-    labels = SOFT.copy()
-    labels[3] = row * SOFT[3] if row >= 0 else [1.1, -0.1, *[0] * 8]
-    step = jax.jit(jax.value_and_grad(sigua_loss), static_argnames="method")
-    value, gradient = step(LOGITS, labels, 0, method=method)
-    assert jnp.isnan(value)
-    assert jnp.isnan(gradient[3]).all()
-    there = LABELS != 3
-    value, gradient = step(LOGITS, labels, 0, method=method, where=there)
-    assert jnp.isfinite(value)
-    assert jnp.isfinite(gradient).all()
-    split = jax.jit(sigua_split, static_argnames="method")(LOGITS, labels, 0, method=method)
-    assert not (split.good | split.bad)[3]
-
-
-def test_a_traced_label_that_is_no_class_makes_the_gradient_nan_too():
-    """Whoever looks at gradients alone sees it, and so does `optax.apply_if_finite`."""
-    step = jax.jit(jax.grad(sigua_loss), static_argnames="method")
-    for label in (-1, 10):
-        gradient = step(LOGITS, np.where(LABELS == 3, label, LABELS), 0, method=SL)
-        assert jnp.isnan(gradient[3]).all()
-        assert jnp.isfinite(gradient[:3]).all()
+    refused(["labels[5] = 10;"], jax.grad(sigua_loss), LOGITS, LABELS + 5, 0, SL)
 
 
 def test_a_label_that_would_wrap_around_is_no_class():
     """Of int64: 2^32 + 3 is not class 3, in 64 bits either."""
     labels = np.where(LABELS == 3, 2**32 + 3, LABELS)
     with in_64_bits():
-        with pytest.raises(ValueError, match=r"labels\[3\] = 4294967299;"):
-            sigua_loss(LOGITS, labels, 0, SL)
-        assert jnp.isnan(
-            jax.jit(sigua_loss, static_argnames="method")(LOGITS, labels, 0, method=SL)
-        )
+        refused(["labels[3] = 4294967299;"], sigua_loss, LOGITS, labels, 0, SL)
+        step = jax.jit(sigua_loss, static_argnames="method")
+        assert jnp.isnan(step(LOGITS, labels, 0, method=SL))
 
 
-def test_a_traced_state_or_weight_is_checked_by_its_shape():
-    step = jax.jit(lambda weight: sigua_loss(LOGITS, LABELS, 0, SL, weight=weight))
-    with pytest.raises(ValueError, match=r"weight: must be .* got float32\(3,\)"):
-        step(np.ones(3, "float32"))
+def test_traced_class_weights_are_checked_by_their_shape():
+    step = jax.jit(lambda w: sigua_loss(LOGITS, LABELS, 0, SL, loss=CrossEntropy(w)))
+    refused(["weight: must be", "float32(3,)"], step, np.ones(3, "float32"))
+    assert jnp.isfinite(step(np.ones(10, "float32")))
 
 
-def test_every_correction_of_the_core_has_a_class_here():
-    assert tuple(CORRECTIONS) == get_args(Correction)
+class Pairless:
+    def at(self, epoch):
+        return ()
+
+    def split(self, batch):
+        return batch.losses > 0
 
 
-@pytest.mark.parametrize("entry", [np.nan, np.inf, -1.0])
-@pytest.mark.parametrize("row", [0, 1], ids=["sum", "number"])
-def test_a_class_confidence_that_is_none_is_refused_or_makes_the_loss_nan(entry, row):
-    """Rather than that every example is dropped, and the loss is 0."""
-    state = np.ones((2, 10), "float32")
-    state[row, 3] = entry
-    for function in (sigua_loss, sigua_split):
-        with pytest.raises(ValueError, match=rf"^confidence: .* got confidence\[{row}, 3\] = "):
-            function(LOGITS, LABELS, 5, AG, confidence=state)
-    with pytest.raises(ValueError, match=r"^confidence: .* try init_confidence\(10\)"):
-        update_confidence(state, LOGITS, LABELS)
-    given = {"method": AG, "confidence": state}
-    step = jax.jit(jax.value_and_grad(sigua_loss), static_argnames="method")
-    for epoch in (0, 5):
-        value, gradient = step(LOGITS, LABELS, epoch, **given)
-        assert jnp.isnan(value)
-        assert jnp.isnan(gradient).all()
-    split = jax.jit(sigua_split, static_argnames="method")(LOGITS, LABELS, 0, **given)
-    assert not (split.good | split.bad).any()
+class Column(Pairless):
+    """Against losses of shape (n,) it would make n x n masks."""
+
+    def split(self, batch):
+        return sigua.Split((batch.losses > 0)[:, None], batch.losses < 0)
+
+
+def test_a_rule_that_returns_no_two_masks_is_refused():
+    words = ["split must return good and bad"]
+    refused(words, sigua_loss, LOGITS, LABELS, 0, sigua.custom(Pairless()))
+    words = ["condition: must return masks of shape (6,)"]
+    refused(words, sigua_loss, LOGITS, LABELS, 0, sigua.custom(Column()))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "method"),
+    [(1.0, SL), (3, sigua.sigua_sl(0.5, delta=lambda t: 0.1)), (0.5, sigua.standard())],
+)
+def test_a_traced_epoch_without_exact_numbers_is_refused(epoch, method):
+    """A fraction, or a schedule that never settles; `method.at(t)` is what the sentence names."""
+    step = jax.jit(sigua_loss, static_argnames="method")
+    refused(["an integer", "settle", "method.at(t)"], step, LOGITS, LABELS, epoch, method=method)
+    assert jnp.isfinite(step(LOGITS, LABELS, method.at(epoch), method=method))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "steps", "words"),
+    [
+        (1.5, 7, ["epoch: must be a whole number", "1.5"]),
+        (-1, 7, ["epoch: must be a whole number of at least 0"]),
+        (3, 0, ["steps_per_epoch: must be a whole number of at least 1"]),
+        (3, 2.0, ["steps_per_epoch: must be a whole number", "2.0"]),
+        (SL.at(3), 7, ["steps_per_epoch: must be left out", "method.at(step / steps_per_"]),
+        (np.arange(3), None, ["epoch: must be one number", "(3,)", "vmap"]),
+        (tuple(map(float, SL.at(3))), None, ["epoch: must be method.at(t)"]),
+        (tuple(np.ones((3, 2), int)), None, ["epoch: must be method.at(t)"]),
+    ],
+)
+def test_steps_that_are_none_are_refused(epoch, steps, words):
+    refused(words, sigua_loss, LOGITS, LABELS, epoch, SL, steps_per_epoch=steps)
+
+
+class Changing(Pairless):
+    """A rule that returns another number of numbers later."""
+
+    horizon = 2
+
+    def at(self, epoch):
+        return () if epoch < 1 else (1.0,)
+
+    def split(self, batch, *numbers):
+        return sigua.Split(batch.losses > 0, batch.losses < 0)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "method", "steps", "words"),
+    [
+        (1.5, SL, 7, ["epoch", "traced", "integer", "steps_per_epoch="]),
+        (1, sigua.sigua_sl(0.5, 0.2, warmup=1000), 1001, ["steps_per_epoch", "1000000 steps"]),
+        (1, sigua.sigua_sl(0.5, delta=lambda t: 0.1), 7, ["epoch", "settle", "method.at(t)"]),
+        (jnp.arange(3), SL, 7, ["epoch: must be one number", "(3,)"]),
+        (1, sigua.custom(Changing()), 3, ["condition: must have an at", "(1.0,)"]),
+    ],
+)
+def test_traced_steps_that_are_none_are_refused(epoch, method, steps, words):
+    step = jax.jit(lambda epoch: sigua_loss(LOGITS, LABELS, epoch, method, steps_per_epoch=steps))
+    refused(words, step, epoch)
 
 
 @pytest.mark.parametrize("method", [SL, sigua.standard()], ids=["sl", "standard"])
 @pytest.mark.parametrize("steps", [None, 7])
 def test_a_traced_negative_epoch_makes_value_and_gradient_nan(method, steps):
     """Rather than count as epoch 0; one that is known is refused."""
-    given = {"method": method, "steps_per_epoch": steps}
-    names = ("method", "steps_per_epoch")
-    step = jax.jit(jax.value_and_grad(sigua_loss), static_argnames=names)
-    value, gradient = step(LOGITS, LABELS, -3, **given)
+
+    @jax.jit
+    def step(epoch):
+        both = jax.value_and_grad(sigua_loss)(LOGITS, LABELS, epoch, method, steps_per_epoch=steps)
+        return *both, select(LOGITS[:, 0], epoch, method, steps_per_epoch=steps)
+
+    value, gradient, chosen = step(-3)
     assert jnp.isnan(value)
     assert jnp.isnan(gradient).all()
-    split = jax.jit(sigua_split, static_argnames=names)(LOGITS, LABELS, -3, **given)
-    assert not (split.good | split.bad).any()
-    value, gradient = step(LOGITS, LABELS, 0, **given)
+    assert not (chosen.good | chosen.bad).any()
+    value, gradient, chosen = step(0)
     assert value == pytest.approx(np.log(10))
     assert jnp.isfinite(gradient).all()
+    assert chosen.good.all()

@@ -12,7 +12,8 @@ from flax import nnx
 from jax import numpy as jnp
 
 import sigua
-from sigua_jax import init_confidence, sigua_loss, sigua_split, update_confidence
+from sigua import reference
+from sigua_jax import corrected_losses, init_confidence, select, sigua_loss, update_confidence
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "flax_fit.py"
 N, K = 64, 10
@@ -87,16 +88,14 @@ def test_accumulated_agreement_is_that_of_one_big_batch(samples):
 
 
 def test_a_choice_among_all_can_be_trained_in_parts(samples):
-    """`sigua_split` of the whole, then its masks as `trusted` marks: the big batch's gradient."""
+    """`select` among the whole, then its weights times the losses: the big batch's gradient."""
     x, y = samples
     method, weights = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3), jnp.eye(K)
-    split = sigua_split(x @ weights, y, 10, method)
-    known = sigua.custom(sigua.Known(), gamma=0.3)
+    chosen = select(corrected_losses(x @ weights, y, method), 10, method)
 
     def part(weights, i):
         rows = slice(16 * i, 16 * i + 16)
-        marks = sigua.Split(*(mask[rows] for mask in split))
-        return sigua_loss(x[rows] @ weights, y[rows], 10, known, trusted=marks)
+        return (chosen.weights[rows] * corrected_losses(x[rows] @ weights, y[rows], method)).mean()
 
     want = jax.grad(lambda w: sigua_loss(x @ w, y, 10, method))(weights)
     np.testing.assert_allclose(accumulated(part, weights, 4), want, rtol=0, atol=1e-7)
@@ -106,6 +105,56 @@ def test_a_choice_among_all_can_be_trained_in_parts(samples):
         return sigua_loss(x[rows] @ weights, y[rows], 10, method)
 
     assert abs(accumulated(alone, weights, 4) - want).max() > 1e-3
+
+
+def test_a_flax_step_takes_the_losses_and_their_selection(samples):
+    """Flax's modules and Optax's optimisers as they are: one compilation, and SGD by the spec."""
+    method = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=2)
+    model = nnx.Linear(K, K, rngs=nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, optax.sgd(0.5), wrt=nnx.Param)
+    traces = []
+
+    @nnx.jit
+    def step(model, optimizer, x, y, epoch):
+        traces.append(1)
+
+        def objective(model):
+            losses = corrected_losses(model(x), y, method)
+            chosen = select(losses, epoch, method)
+            return (chosen.weights * losses).mean(), chosen
+
+        (_, chosen), slopes = nnx.value_and_grad(objective, has_aux=True)(model)
+        optimizer.update(model, slopes)
+        return chosen
+
+    x, y = samples
+    kernel, bias = (np.asarray(part[...], "float64") for part in (model.kernel, model.bias))
+    for epoch in range(4):
+        chosen = step(model, optimizer, x, y, epoch)
+        want = reference.step(method, x @ kernel + bias, y, epoch)
+        np.testing.assert_array_equal(chosen.good, want.split.good)
+        kernel, bias = kernel - 0.5 * x.T @ want.gradient, bias - 0.5 * want.gradient.sum(axis=0)
+    np.testing.assert_allclose(model.kernel[...], kernel, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(model.bias[...], bias, rtol=0, atol=1e-5)
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_mixed_precision_selects_as_its_own_logits_say(dtype, samples):
+    """A layer that computes in half: the loss is float32, gradients come in the parameters'."""
+    x, y = samples
+    model = nnx.Linear(K, K, dtype=dtype, rngs=nnx.Rngs(0))
+    method = sigua.sigua_sl(0.5, delta=0.2, warmup=0)
+
+    @nnx.jit
+    def both(model):
+        return nnx.value_and_grad(lambda model: sigua_loss(model(x), y, 0, method))(model)
+
+    value, gradient = both(model)
+    want = reference.step(method, np.asarray(model(x), "float64"), y)
+    assert value.dtype == gradient.kernel[...].dtype == "float32"
+    np.testing.assert_allclose(value, want.objective, rtol=1e-6)
+    np.testing.assert_allclose(gradient.kernel[...], x.T @ want.gradient, rtol=0, atol=2e-2)
 
 
 def test_the_optimisers_own_steps_tell_the_epoch(example, samples):
@@ -118,7 +167,8 @@ def test_the_optimisers_own_steps_tell_the_epoch(example, samples):
     state, kept = init_confidence(10), []
     for _ in range(6):
         now = optimizer.step[...]
-        good = sigua_split(model(x), y, now, method, steps_per_epoch=2).good
+        losses = corrected_losses(model(x), y, method)
+        good = select(losses, now, method, steps_per_epoch=2).good
         kept.append(int(good.sum()))
         state = example.step(model, optimizer, state, x, y, method, 2)
     # floor(64 rho) + 1, and rho = 1, 7/8, 6/8, 5/8, 1/2, 1/2.

@@ -1,4 +1,4 @@
-"""Under jit, vmap, grad, shard_map, and on arrays that several devices share."""
+"""Under jit, vmap, grad, scan, shard_map, and on arrays that several devices share."""
 
 import os
 import random
@@ -7,16 +7,14 @@ import sys
 
 import jax
 import numpy as np
-import optax
 import pytest
-from flax import nnx
 from jax import numpy as jnp
 from jax.test_util import check_grads
 from jax_versions import in_64_bits
 
 import sigua
 from sigua import reference
-from sigua_jax import sigua_loss, sigua_split
+from sigua_jax import CrossEntropy, corrected_losses, select, sigua_loss
 
 EPS = float(np.finfo(np.float32).eps)
 N, K = 100, 10
@@ -46,30 +44,32 @@ def counted(function):
 
 
 def assert_step(found, method, logits, labels, epoch):
-    """A split and a gradient are the reference's."""
-    split, gradient = found
+    """A selection and a gradient are the reference's."""
+    chosen, gradient = found
     want = reference.step(method, logits, labels, epoch)
-    np.testing.assert_array_equal(split.good, want.split.good)
-    np.testing.assert_array_equal(split.bad, want.split.bad)
+    np.testing.assert_array_equal(chosen.good, want.split.good)
+    np.testing.assert_array_equal(chosen.bad, want.split.bad)
     scale = N / max(min(mask.sum() for mask in want.split), 1) if method.separate else 1
     np.testing.assert_allclose(gradient, want.gradient, rtol=0, atol=8 * EPS / N * scale)
 
 
-def step_of(method):
+def step_of(method, **options):
     def step(logits, labels, epoch):
-        given = logits, labels, epoch, method
-        return sigua_split(*given), jax.grad(sigua_loss)(*given)
+        losses = corrected_losses(logits, labels, method)
+        gradient = jax.grad(sigua_loss)(logits, labels, epoch, method, **options)
+        return select(losses, epoch, method, logits=logits, labels=labels, **options), gradient
 
     return step
 
 
 @pytest.mark.parametrize("method", [SL, OFFICIAL], ids=["paper", "official"])
-@pytest.mark.parametrize("kind", [int, np.int64, jnp.int32])
-def test_one_compilation_serves_all_epochs(method, kind, samples):
-    """The epoch is traced, and every count is the exact one of that epoch."""
-    step, traces = counted(step_of(method))
-    for epoch in EPOCHS:
-        assert_step(step(*samples, kind(epoch)), method, *samples, epoch)
+@pytest.mark.parametrize("kind", [int, np.uint32])
+@pytest.mark.parametrize("steps", [None, 7])
+def test_one_compilation_serves_all_epochs(method, kind, steps, samples):
+    """The epoch, or the step, is traced, and every count is the exact one of that epoch."""
+    step, traces = counted(step_of(method, steps_per_epoch=steps))
+    for epoch in EPOCHS if steps is None else range(0, 14 * 7, 5):
+        assert_step(step(*samples, kind(epoch)), method, *samples, epoch / (steps or 1))
     assert len(traces) == 1
 
 
@@ -82,19 +82,38 @@ def test_numbers_as_an_argument_serve_fractions_and_any_schedule(samples):
     assert len(traces) == 1
 
 
-def test_a_loop_on_the_device_carries_its_numbers(samples):
-    """`lax.scan` over a table of numbers, with an entry per step."""
+def test_a_loop_on_the_device_carries_its_numbers_or_counts_its_steps(samples):
+    """`lax.scan` over a table of numbers, with an entry per step, or over steps."""
     table = tuple(map(jnp.array, zip(*map(SL.at, np.arange(0, 7, 0.25)), strict=True)))
-    _, values = jax.lax.scan(lambda _, now: (None, sigua_loss(*samples, now, SL)), None, table)
+
+    def body(step, now):
+        given = sigua_loss(*samples, now, SL), sigua_loss(*samples, step, SL, steps_per_epoch=4)
+        return step + 1, given
+
+    _, values = jax.lax.scan(body, 0, table)
     want = [reference.step(SL, *samples, t).objective for t in np.arange(0, 7, 0.25)]
-    np.testing.assert_allclose(values, want, rtol=8 * EPS)
+    for found in values:
+        np.testing.assert_allclose(found, want, rtol=8 * EPS)
+    assert len(set(want)) > 5
 
 
 @pytest.mark.parametrize("kind", [int, float, np.float32, np.int64, np.array, jnp.float32])
 def test_an_epoch_that_can_be_read_may_be_any_number(kind, samples):
-    want = reference.step(SL, *samples, 3)
-    value = sigua_loss(*samples, kind(3), SL)
-    np.testing.assert_allclose(value, want.objective, rtol=8 * EPS)
+    want = reference.step(SL, *samples, 3).split
+    chosen = select(corrected_losses(*samples, SL), kind(3), SL)
+    np.testing.assert_array_equal(chosen.bad, want.bad)
+
+
+def test_a_count_of_everyday_numbers_is_that_of_exact_fractions():
+    """Noise rate 1/2 over 10 epochs of 50 steps, n = 1000: floor(1000 - step) + 1 stay.
+
+    A fraction of the epoch in float32 is one short at some of the steps.
+    """
+    losses = np.random.default_rng(2).normal(size=1000).astype("float32")
+    method = sigua.self_teaching(0.5, warmup=10)
+    count = jax.jit(lambda step: select(losses, step, method, steps_per_epoch=50).good.sum())
+    found = [int(count(step)) for step in range(600)]
+    assert found == [min(1000 - min(step, 500) + 1, 1000) for step in range(600)]
 
 
 def test_counts_are_exact_up_to_two_million_in_32_bits():
@@ -108,24 +127,25 @@ def test_counts_are_exact_up_to_two_million_in_32_bits():
 
 
 def test_a_compiled_step_sorts_once(samples):
-    """Both order statistics, of the loss and of the masks, come from one sort."""
+    """Both order statistics, of the loss and of the selection, come from one sort."""
     step = jax.jit(step_of(SL))
     assert step.lower(*samples, 3).compile().as_text().count(" sort(") == 1
 
 
-def test_vmap_ranks_each_part_among_itself(samples):
+@pytest.mark.parametrize("groups", [None, "class"])
+def test_vmap_ranks_each_part_among_itself(groups, samples):
     """Over a leading axis, with an epoch for each, as in loops over single parts."""
     logits, labels = (part.reshape(4, 25, *part.shape[1:]) for part in samples)
     epochs = jnp.array([0, 3, 5, 9])
-    found = jax.vmap(step_of(SL))(logits, labels, epochs)
-    together = sigua_split(*samples, 5, SL)
+    chosen, gradient = jax.jit(jax.vmap(step_of(SL, groups=groups)))(logits, labels, epochs)
     for i, epoch in enumerate(epochs.tolist()):
-        part = jax.tree.map(lambda leaf, i=i: leaf[i], found)
-        want = reference.step(SL, logits[i], labels[i], epoch)
-        np.testing.assert_array_equal(part[0].good, want.split.good)
-        np.testing.assert_array_equal(part[0].bad, want.split.bad)
-        np.testing.assert_allclose(part[1], want.gradient, rtol=0, atol=8 * EPS / 25)
-    assert (found[0].good[2] != together.good[50:75]).any()
+        of = None if groups is None else labels[i]
+        want = reference.step(SL, logits[i], labels[i], epoch, groups=of)
+        np.testing.assert_array_equal(chosen.good[i], want.split.good)
+        np.testing.assert_array_equal(chosen.bad[i], want.split.bad)
+        np.testing.assert_allclose(gradient[i], want.gradient, rtol=0, atol=8 * EPS / 25)
+    together = reference.step(SL, *samples, 5).split
+    assert (chosen.good[2] != together.good[50:75]).any()
 
 
 @pytest.mark.parametrize("correction", [sigua.backward_correction, sigua.forward_correction])
@@ -134,13 +154,23 @@ def test_the_gradient_is_the_derivative(correction, noise, samples):
     """Forward mode and reverse mode agree with finite differences in float64."""
     method = correction(noise(0.4, K))
     with in_64_bits():
-        logits = jnp.asarray(samples[0][:12], jnp.float64)
-        check_grads(
-            lambda logits: sigua_loss(logits, samples[1][:12], 0, method),
-            (logits,),
-            order=1,
-            modes=["fwd", "rev"],
-        )
+        logits, labels = jnp.asarray(samples[0][:12], jnp.float64), samples[1][:12]
+        loss = jax.jit(lambda logits: sigua_loss(logits, labels, 0, method))
+        check_grads(loss, (logits,), order=1, modes=["fwd", "rev"])
+
+
+def test_all_of_it_compiles_once(samples):
+    """With a traced epoch: weights, smoothing, who takes part, groups, all of them arguments."""
+
+    def step(logits, labels, weight, where, groups, epoch):
+        options = {"loss": CrossEntropy(weight, 0.1), "where": where, "groups": groups}
+        return jax.grad(sigua_loss)(logits, labels, epoch, SL, **options)
+
+    step, traces = counted(step)
+    for epoch in range(4):
+        found = step(*samples, np.ones(K, "float32"), np.arange(N) > epoch, samples[1] % 3, epoch)
+        assert jnp.isfinite(found).all()
+    assert len(traces) == 1
 
 
 SHARDED = """
@@ -148,7 +178,7 @@ import jax, numpy as np, scipy.sparse, sigua, sys
 from functools import partial
 from jax import numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from sigua_jax import sigua_loss, sigua_split, update_confidence
+from sigua_jax import CrossEntropy, corrected_losses, select, sigua_loss, update_confidence
 
 assert len(jax.devices()) == 4
 rng = np.random.default_rng(0)
@@ -169,10 +199,12 @@ before = sigua.reference.confidence_sums(logits[::-1], labels)
 c = sigua.confidence.rates(before)
 state = jnp.asarray(before, jnp.float32)
 
-def step(x, y, epoch, method, **options):
+def step(x, y, epoch, method, loss=None, **options):
     def both(x, y, epoch):
-        given = x, y, epoch, method
-        return sigua_split(*given, **options), *jax.value_and_grad(sigua_loss)(*given, **options)
+        losses = corrected_losses(x, y, method)
+        given = {"logits": x, "labels": y} | options
+        found = jax.value_and_grad(sigua_loss)(x, y, epoch, method, loss=loss, **options)
+        return select(losses, epoch, method, **given), *found
     return jax.jit(both)(x, y, epoch)
 
 def parts(method, epoch):
@@ -196,11 +228,13 @@ csr = sigua.TransitionMatrix(scipy.sparse.csr_array(T.rows))
 soft = (0.5 * np.eye(5)[labels] + 0.1).astype("float32")
 weight = np.arange(5.0).astype("float32")
 for y, method, options in [
-    (labels, methods[0], {"per_class": True}),
-    (labels, sigua.sigua_bc(csr), {"weight": weight}),
-    (soft, sigua.sigua_bc(csr), {"label_smoothing": 0.1}),
+    (labels, methods[0], {"groups": "class"}),
+    (labels, methods[1], {"groups": "class", "loss": CrossEntropy(weight)}),
+    (labels, sigua.sigua_bc(csr), {"loss": CrossEntropy(weight)}),
+    (soft, sigua.sigua_bc(csr), {"loss": CrossEntropy(smoothing=0.1)}),
+    (labels, sigua.forward_correction(csr), {}),
     (soft, sigua.forward_correction(csr), {}),
-    (soft, sigua.forward_correction(T), {"weight": weight}),
+    (soft, sigua.forward_correction(T), {"loss": CrossEntropy(weight)}),
 ]:
     found = step(shared[0], jax.device_put(y, rows), 2, method, **options)
     want = step(logits, y, 2, method, **options)
@@ -210,7 +244,7 @@ method = methods[0]
 local = np.concatenate([part.split.good for part in parts(method, 2)])
 assert (local != sigua.reference.step(method, logits, labels, 2).split.good).any()
 each = jax.shard_map(
-    lambda x, y: sigua_split(x, y, 2, method), mesh=mesh, in_specs=P("data"), out_specs=P("data")
+    lambda x, y: step(x, y, 2, method)[0], mesh=mesh, in_specs=P("data"), out_specs=P("data")
 )
 np.testing.assert_array_equal(jax.jit(each)(*shared).good, local)
 print("done")
@@ -227,33 +261,3 @@ def test_sharded_arrays_are_one_mini_batch(axis):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout == "done\n"
-
-
-def test_a_flax_step_takes_the_loss_and_its_masks(samples):
-    """Flax's modules and Optax's optimisers as they are: one compilation, and SGD by the spec."""
-    model = nnx.Linear(K, K, rngs=nnx.Rngs(0))
-    optimizer = nnx.Optimizer(model, optax.sgd(0.5), wrt=nnx.Param)
-    traces = []
-
-    @nnx.jit
-    def step(model, optimizer, x, y, epoch):
-        traces.append(1)
-
-        def objective(model):
-            given = model(x), y, epoch, SL
-            return sigua_loss(*given), sigua_split(*given)
-
-        (_, split), slopes = nnx.value_and_grad(objective, has_aux=True)(model)
-        optimizer.update(model, slopes)
-        return split
-
-    x, y = samples
-    kernel, bias = (np.asarray(part[...], "float64") for part in (model.kernel, model.bias))
-    for epoch in range(4):
-        split = step(model, optimizer, x, y, epoch)
-        want = reference.step(SL, x @ kernel + bias, y, epoch)
-        np.testing.assert_array_equal(split.good, want.split.good)
-        kernel, bias = kernel - 0.5 * x.T @ want.gradient, bias - 0.5 * want.gradient.sum(axis=0)
-    np.testing.assert_allclose(model.kernel[...], kernel, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(model.bias[...], bias, rtol=0, atol=1e-5)
-    assert len(traces) == 1

@@ -8,8 +8,17 @@ except ModuleNotFoundError as error:
     message = "sigua_jax needs JAX, which is not installed: pip install 'sigua[jax]'"
     raise ModuleNotFoundError(message, name="jax") from error
 
-from sigua_jax._margins import init_confidence, update_confidence
-from sigua_jax._measure import cross_entropy
-from sigua_jax.loss import sigua_loss, sigua_split
+from sigua.step import CrossEntropy
+from sigua_jax._confidence import init_confidence, update_confidence
+from sigua_jax._examples import two_way
+from sigua_jax.loss import corrected_losses, select, sigua_loss
 
-__all__ = ["cross_entropy", "init_confidence", "sigua_loss", "sigua_split", "update_confidence"]
+__all__ = [
+    "CrossEntropy",
+    "corrected_losses",
+    "init_confidence",
+    "select",
+    "sigua_loss",
+    "two_way",
+    "update_confidence",
+]

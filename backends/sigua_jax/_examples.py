@@ -1,150 +1,150 @@
-"""The user's mini-batch, checked and converted for the losses."""
+"""What the user passes, as arrays: logits, labels, masks; or a sentence on what is wrong."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
 from jax import Array
 from jax import numpy as jnp
 
 from sigua import Method, checks
 from sigua.requirements import require_classes
-from sigua_jax._check import array, is_kind, mask, per_example, readable
-from sigua_jax._measure import Base, along, own_loss, two_way
 
 
 class Examples(NamedTuple):
-    """A mini-batch in the form that the losses use."""
+    """A mini-batch in the form that the step uses."""
 
-    logits: Array
-    """float32 or better, (n, k); for a base without a correction anything that it accepts."""
-    labels: Array
-    """int32, (n,), or float, (n, k); or anything that the base accepts."""
-    where: Array
-    """bool, (n,): which examples take part."""
-    factor: Array | float = 1.0
-    """(n,), multiplies losses: NaN for labels that are not a class, so that value and gradient are
-    NaN, and otherwise 1."""
-    sigmoid: bool = False
-    """Whether one logit per example was given; here it is two."""
-    soft: bool = False
-    """Whether labels are class probabilities."""
+    logits: Any  # float32 or better, (n, k); None without
+    labels: Any  # int32, (n,), in [0, k), or float, (n, k); None without
+    where: Array | None  # bool, (n,): who takes part; None for all
+    factor: Any = 1.0  # (n,), of losses and weights: NaN for traced labels that are no class
 
-    @property
-    def num_classes(self) -> int:
-        return 2 if self.logits.ndim == 1 else self.logits.shape[-1]
-
-    def own_loss(self, name: str, loss: Base | None) -> Base | None:
-        """Return the user's loss, called with the arguments that the user gave, and checked."""
-        check = partial(per_example, name, shape=self.where.shape)
-        return None if loss is None else own_loss(loss, check, self.sigmoid, self.soft)
+    def predictions(self) -> tuple[Array, Array]:
+        """Return logits, without gradient, and labels; raise ValueError if there are none."""
+        if self.logits is None:
+            raise ValueError(
+                "logits: must be given, with labels, to a method or groups that depend on them, "
+                "got None; try logits=, labels="
+            )
+        return jax.lax.stop_gradient(self.logits), self.labels
 
 
-def batch(
-    method: Method, logits: Any, labels: Any, where: Any, *, of_classes: bool = True
-) -> Examples:
-    """Return the mini-batch, checked.
-
-    Labels that are not a class are refused. Traced labels cannot be read, and make `factor` NaN.
-
-    Args:
-        method: its number of classes must be that of the logits.
-        logits: as for `sigua_loss`.
-        labels: as for `sigua_loss`.
-        where: which examples take part; None for all.
-        of_classes: whether logits and labels must be of classes, or anything that a base accepts.
-
-    Raises:
-        ValueError: arguments that do not fit the method or each other.
-    """
+def examples(method: Method, logits: Any, labels: Any, where: Any) -> Examples:
+    """Return the mini-batch, checked; those who take no part have logits and labels of 0."""
     logits, labels = array("logits", logits), array("labels", labels)
-    if logits.ndim == 0 or labels.shape[:1] != logits.shape[:1]:
-        raise _misfit(logits, labels)
-    if of_classes and (is_kind(logits, jnp.integer) or logits.dtype == bool):
+    hard = labels.shape == logits.shape[:1] and is_kind(labels, jnp.integer)
+    soft = labels.shape == logits.shape and is_kind(labels, jnp.floating)
+    of_classes = logits.ndim == 2 and logits.shape[1] > 1 and is_kind(logits, jnp.floating)
+    if not (of_classes and (hard or soft)):
+        advice = "labels.astype(int), labels.argmax(-1) on other rows, or vmap to rank separately"
+        if logits.ndim == 1 or logits.shape[-1:] == (1,):
+            advice = "sigua_jax.two_way(z) for one sigmoid output z, (n,)"
         raise ValueError(
-            f"logits: must be floating, got {logits.dtype}{logits.shape}; "
-            "try the model's output, or logits.astype(float)"
+            "logits: must be float (n, k), with labels that are integers (n,), or class "
+            f"probabilities, float (n, k), got {written(logits)} and {written(labels)}; "
+            f"try {advice}"
         )
-    where = jnp.ones(len(logits), bool) if where is None else mask("where", where, logits.shape[:1])
-    given = _filled(logits, labels, where)
-    if of_classes:
-        given = _of_classes(given)
-    require_classes(method, given.num_classes)
-    indices = given.logits.ndim == 2 and given.num_classes > 1 and given.labels.ndim == 1
-    if given.soft:
-        unknown = _not_probabilities(given)
-    elif indices and is_kind(given.labels, jnp.integer):
-        unknown = _no_class(given.labels, given.num_classes)
-        # A lookup beyond the last class would have no gradient, not NaN.
-        labels = jnp.where(unknown, 0, given.labels).astype(jnp.int32)
-        given = given._replace(labels=labels)
-    else:
-        return given  # the base checks anything else
-    return given._replace(factor=jnp.where(unknown, jnp.nan, 1).astype(given.logits.dtype))
+    require_classes(method, logits.shape[1])
+    logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    if where is not None:
+        where = mask("where", where, logits.shape[:1])
+        logits = jnp.where(where[:, None], logits, 0.0)
+        labels = jnp.where(where if hard else where[:, None], labels, jnp.zeros_like(labels))
+    given = Examples(logits, labels, where)
+    return _of_indices(given) if hard else _of_probabilities(given)
 
 
-def _filled(logits: Array, labels: Array, where: Array) -> Examples:
-    """Return logits in float32 or better, with zeros for examples that take no part."""
-    logits = jnp.where(along(where, logits), logits, jnp.float32(0))
-    labels = jnp.where(along(where, labels), labels, jnp.zeros((), labels.dtype))
-    return Examples(logits, labels, where)
-
-
-def _of_classes(given: Examples) -> Examples:
-    """Return logits (n, k) with labels that are integers, (n,), or floating, (n, k)."""
-    logits, labels, where, *_ = given
-    sigmoid = logits.ndim == 1 and labels.ndim == 1
-    if sigmoid:
-        logits, labels = two_way(logits, labels)
-    soft = is_kind(labels, jnp.floating) and labels.shape == logits.shape
-    fits = soft or (is_kind(labels, jnp.integer) and labels.ndim == 1)
-    if logits.ndim != 2 or logits.shape[1] == 1 or not fits or is_kind(logits, jnp.complexfloating):
-        raise _misfit(given.logits, given.labels)
-    labels = labels.astype(logits.dtype) if soft else labels
-    return Examples(logits, labels, where, sigmoid=sigmoid, soft=soft)
-
-
-def _no_class(labels: Array, num_classes: int) -> Array:
-    """Return which labels are not a class; raise ValueError on them if they can be read."""
+def _of_indices(given: Examples) -> Examples:
+    """Return labels in [0, k); a factor of NaN where they were not."""
+    labels, k = given.labels, given.logits.shape[1]
     if readable(labels):
-        checks.labels("labels", labels, num_classes)
-    last = min(num_classes - 1, int(jnp.iinfo(labels.dtype).max))  # type: ignore[no-untyped-call]  # JAX's
-    return (labels < 0) | (labels > last)
+        return given._replace(labels=jnp.asarray(checks.labels("labels", labels, k), jnp.int32))
+    last = min(k - 1, int(jnp.iinfo(labels.dtype).max))  # type: ignore[no-untyped-call]  # JAX's
+    known = (labels >= 0) & (labels <= last)
+    # A lookup beyond the last class would have no gradient, not NaN.
+    labels = jnp.where(known, labels, 0).astype(jnp.int32)
+    return given._replace(labels=labels, factor=nan_unless(known))
 
 
-def _not_probabilities(given: Examples) -> Array:
-    """Return which rows are not probabilities; raise ValueError on them if they can be read."""
-    labels, sums = given.labels, given.labels.sum(-1)
-    wrong = given.where & (~(jnp.abs(sums - 1) <= checks.SUM_TOLERANCE) | (labels < 0).any(-1))
-    if readable(wrong) and wrong.any():
+def _of_probabilities(given: Examples) -> Examples:
+    """Return class probabilities in the logits' dtype; a factor of NaN where they are none."""
+    labels = given.labels.astype(given.logits.dtype)
+    wrong = ~(jnp.abs(labels.sum(-1) - 1) <= checks.SUM_TOLERANCE) | (labels < 0).any(-1)
+    wrong = wrong if given.where is None else wrong & given.where
+    if not readable(wrong):
+        return given._replace(labels=labels, factor=nan_unless(~wrong))
+    if wrong.any():
         i = int(wrong.argmax())
-        row = labels[i, 1] if given.sigmoid else labels[i]
-        rule = "in [0, 1]" if given.sigmoid else "class probabilities, from 0 up with sum 1"
         raise ValueError(
-            f"labels: must be {rule}, got {row.tolist()} at {i}; "
-            "try class indices, or where= to leave examples out"
+            "labels: must be class probabilities, from 0 up with sum 1, got "
+            f"{labels[i].tolist()} at {i}; try class indices, or where= to leave examples out"
         )
-    return wrong
+    return given._replace(labels=labels)
 
 
-def _misfit(logits: Array, labels: Array) -> ValueError:
-    """Return the error for labels that do not fit the logits, or for logits of another shape."""
-    rows = logits.ndim == 2 and logits.shape[1] > 1
-    got = f"{labels.dtype}{labels.shape} for logits {logits.dtype}{logits.shape}"
-    integers = is_kind(labels, jnp.integer)
-    if labels.shape == logits.shape[:1] and (rows or logits.ndim == 1) and not integers:
-        return ValueError(f"labels: must be integers (n,), got {got}; try labels.astype(int)")
-    if rows and labels.shape in (logits.shape, (len(logits), 1)):
-        advice = "labels[:, 0]" if labels.shape[1] == 1 else "labels.argmax(-1)"
-        return ValueError(
-            "labels: must be integers (n,), or class probabilities (n, k) of floats, "
-            f"got {got}; try {advice}"
+def two_way(z: Any) -> Array:
+    """Return the logits of two classes, (0, z), from one sigmoid output: (n, 2) from (n,).
+
+    Labels are then 0 and 1, or class probabilities, `jnp.stack([1 - p, p], -1)`.
+
+    >>> two_way(jnp.array([3.0])).tolist()
+    [[0.0, 3.0]]
+    """
+    z = array("z", z)
+    return jnp.stack([jnp.zeros_like(z), z], -1)
+
+
+def array(name: str, value: Any) -> Array:
+    """Return a JAX array, or raise ValueError on values that JAX refuses or would wrap around."""
+    try:
+        words = any(isinstance(leaf, str) for leaf in jax.tree.leaves(value))
+        found: Array = jnp.asarray(None if words else value)  # JAX may take words for dtypes
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{name}: must be a NumPy or JAX array of numbers, in the machine's byte order, got "
+            f"{getattr(value, 'dtype', type(value).__name__)}; try np.asarray(...), or astype(...)"
+        ) from error
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
+        limits: Any = np.iinfo(found.dtype)
+        if value.min() < limits.min or value.max() > limits.max:
+            raise ValueError(
+                f"{name}: must fit in {found.dtype}, got {value.min()} to {value.max()}; "
+                "try smaller numbers, or jax_enable_x64"
+            )
+    return found
+
+
+def per_example(name: str, value: Any, shape: tuple[int, ...], kind: Any, advice: str) -> Array:
+    """Return an array with an entry per example, or raise ValueError on another shape or dtype."""
+    found = array(name, value)
+    if found.shape != shape or not is_kind(found, kind):
+        raise ValueError(
+            f"{name}: must be {kind.__name__}{shape}, one per example, got {written(found)}; "
+            f"try {advice}"
         )
-    column = logits.ndim == 2 and logits.shape[1] == 1
-    advice = "logits[:, 0] for one output" if column else "reshape, or vmap to rank separately"
-    return ValueError(
-        "logits: must have shape (n, k) with labels that are integers (n,) or probabilities (n, k),"
-        f" or (n,) with labels (n,) for one sigmoid output, got {logits.dtype}{logits.shape} and "
-        f"{labels.dtype}{labels.shape}; try {advice}"
-    )
+    return found
+
+
+def mask(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    """Return a mask as an array, or raise ValueError on another shape or dtype."""
+    return per_example(name, value, shape, jnp.bool_, "astype(bool), or reshape")
+
+
+def is_kind(found: Array, kind: Any) -> bool:
+    return bool(jnp.issubdtype(found.dtype, kind))
+
+
+def readable(found: Any) -> bool:
+    return not isinstance(found, jax.core.Tracer)
+
+
+def nan_unless(right: Any) -> Any:
+    """Return a factor: 1, or NaN where what is traced turns out to be wrong."""
+    return 1.0 if right is True else jnp.where(right, 1.0, jnp.nan)
+
+
+def written(found: Array) -> str:
+    """Return dtype and shape, such as float32(6, 10)."""
+    return f"{found.dtype}{found.shape}"
