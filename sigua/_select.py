@@ -139,7 +139,8 @@ class Grouped(Batch):
         found = ops.take(groups, order)
         number = ops.cumsum(ops.integers(found != ops.roll(found, 1)))  # of the group, in order
         self._of = ops.take(number, ops.argsort(order))
-        self._most = losses.shape[0] + 1
+        n = losses.shape[0]
+        self._most = None if n is None else n + 1  # not known in a graph of TensorFlow
         size = members if valid is None else ops.integers(valid)
         super().__init__(ops, losses, None, trusted, sums, margins)
         self._ordered = ops.take(values, order)

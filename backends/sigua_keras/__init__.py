@@ -9,9 +9,9 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(message, name="keras") from error
 
 from sigua_keras import losses
+from sigua_keras._objective import corrected_losses, select
 from sigua_keras.callback import SIGUA
 from sigua_keras.diagnostics import LabelWatch
-from sigua_keras.loss import SIGUALoss
 from sigua_keras.model import SIGUAModel
 
-__all__ = ["SIGUA", "LabelWatch", "SIGUALoss", "SIGUAModel", "losses"]
+__all__ = ["SIGUA", "LabelWatch", "SIGUAModel", "corrected_losses", "losses", "select"]

@@ -8,12 +8,28 @@ from typing import Any
 import keras
 import numpy as np
 
-from sigua import Known, Method, SmallLoss, checks
+from sigua import Known, Method, SmallLoss, requirements
 from sigua.conditions import AllGood, reads
-from sigua.requirements import require_ranking, require_whole
-from sigua_keras._measure import is_alias
+from sigua_keras import _loss
+from sigua_keras._examples import Groups, require_places
 
 _MARKS = "try sample_weight=np.where(trusted, 1.0, -1.0)"
+GONE = {
+    "per_class": "groups='class'",
+    "per_image": "groups='image'",
+    "rank_by": "sigua_keras.select in a compute_loss of your own, with the losses that decide",
+}
+"""Arguments that were, and what to write instead."""
+
+
+def arguments(given: dict[str, Any]) -> None:
+    """Raise TypeError on an argument that there is not, or not any more."""
+    for name in given:
+        if name in GONE:
+            raise TypeError(f"{name}: must be left out, got {given[name]!r}; try {GONE[name]}")
+        raise TypeError(
+            f"{name}: must be an argument of SIGUA, got an unknown one; try help(SIGUA)"
+        )
 
 
 def output(value: Any) -> None:
@@ -25,38 +41,100 @@ def output(value: Any) -> None:
         )
 
 
-def plain(loss: Any) -> None:
-    """Raise ValueError for a loss that is a SIGUALoss already."""
-    if isinstance(getattr(loss, "method", None), Method):
+def groups(method: Method, value: Any) -> None:
+    """Raise ValueError unless groups are known, and fit the method."""
+    if value is None:
+        return
+    if not callable(value) and value not in ("class", "image"):
         raise ValueError(
-            "loss: must be a plain one, which SIGUA weighs, got a SIGUALoss; "
-            "try 'sparse_categorical_crossentropy', or leaving the callback out"
+            f"groups: must be 'class', 'image' or a function of (y, y_pred), got {value!r}; "
+            "try 'class'"
         )
+    requirements.require_whole(method, "groups")
 
 
-def known(name: str, loss: Any) -> None:
+def known(loss: Any) -> None:
     """Raise ValueError for a loss that `keras.losses.get` would refuse in the first step."""
     try:
-        found = is_alias(loss) or keras.losses.get(loss)
+        found = _loss.is_alias(loss) or keras.losses.get(loss)
     except (TypeError, ValueError):
         found = None
     if not found:
         raise ValueError(
-            f"{name}: must be a loss of Keras or its name, got {loss!r}; "
+            f"loss: must be a loss of Keras or its name, got {loss!r}; "
             "try 'categorical_crossentropy'"
         )
 
 
-def ranking(method: Method, per_class: Any, per_image: Any, rank_by: Any) -> None:
-    """Raise ValueError on a ranking that does not fit the method."""
-    for name, value in (("per_class", per_class), ("per_image", per_image)):
-        checks.flag(name, value)
-        if value:
-            require_whole(method, name)
-    if rank_by is not None:
-        require_ranking(method)
-        plain(rank_by)
-        known("rank_by", rank_by)
+def reduction(loss: Any) -> None:
+    """Raise ValueError on a loss that would be divided by signed weights."""
+    if getattr(loss, "reduction", None) == "mean_with_sample_weight":
+        raise ValueError(
+            "loss: must not be divided by the sum of its weights, which are signed here, "
+            "got reduction='mean_with_sample_weight'; try 'sum_over_batch_size'"
+        )
+
+
+def needs_class(method: Method, groups: Groups) -> bool:
+    """Return whether each example must have one class, whatever the loss."""
+    return groups == "class" or method.T is not None or reads(method.condition, "margins")
+
+
+def prediction(method: Method, loss: Any, y_pred: Any, groups: Groups) -> None:
+    """Raise ValueError on predictions and a loss that do not fit the method, or its groups.
+
+    Args:
+        method: the method.
+        loss: a loss object or function, or its name.
+        y_pred: a tensor, symbolic or not.
+        groups: who is judged together.
+    """
+    if groups == "image":
+        require_places(y_pred.shape[:-1])
+    if len(y_pred.shape) < 2 or y_pred.shape[-1] is None:
+        return
+    found = "crossentropy" if _loss.is_alias(loss) else keras.losses.get(loss)
+    k = _loss.num_classes(y_pred, _loss.class_axis(found, y_pred))
+    requirements.require_classes(method, k, "predictions")
+    if reads(method.condition, "margins"):
+        _require_cross_entropy(loss, y_pred)
+    if needs_class(method, groups) and _loss.is_several(found, y_pred):
+        name = "groups" if groups == "class" else "T" if method.T is not None else "method"
+        raise ValueError(
+            f"{name}: must have one class per example, got {loss!r} for predictions "
+            f"{tuple(y_pred.shape)}, each with a label; try 'categorical_crossentropy', or one "
+            "output per label"
+        )
+
+
+def _require_cross_entropy(loss: Any, y_pred: Any) -> None:
+    """Raise ValueError unless a loss takes one probability or logit per class."""
+    if _loss.is_alias(loss):
+        return
+    loss, units = keras.losses.get(loss), y_pred.shape[-1]
+    function: Any = _loss.function_of(loss)
+    kind = function if hasattr(function, "__name__") else type(loss)
+    if kind.__module__.split(".")[0] == "keras":
+        plain = kind.__name__.replace("_", "").lower()
+        of_classes = "crossentropy" in plain or plain == "kldivergence"
+        if not (of_classes and ("binary" in plain) == (units == 1)):
+            of = f"{units} output{'s' if units > 1 else ''}"
+            advice = (
+                "'sparse_categorical_crossentropy', or 'binary_crossentropy' of one output for two "
+                "classes"
+            )
+            if len(y_pred.shape) > 2 and "binary" in plain:
+                advice = "a last axis of 1, (batch, ..., 1), for a map of two classes"
+            raise ValueError(
+                "loss: must be a cross-entropy between classes, because margins are differences "
+                f"of their probabilities, got {kind.__name__} of {of}; try {advice}"
+            )
+    elif not hasattr(loss, "from_logits"):
+        raise ValueError(
+            "loss: must say by an attribute from_logits whether predictions are logits or "
+            f"probabilities of classes, which margins need, got {kind.__name__} without it; "
+            "try loss.from_logits = True"
+        )
 
 
 def reads_signs(method: Method) -> bool:
@@ -65,7 +143,7 @@ def reads_signs(method: Method) -> bool:
 
 
 def weight(method: Method, value: Any) -> None:
-    """Raise ValueError on booleans for marks, or on negative weights in an array for no marks."""
+    """Raise ValueError on no weights, or booleans, for marks."""
     if value is None:
         if isinstance(method.condition, Known):
             raise ValueError(
@@ -73,18 +151,11 @@ def weight(method: Method, value: Any) -> None:
                 f"minus for bad, got None; {_MARKS} in fit"
             )
         return
-    if not hasattr(value, "dtype"):
-        value = np.asarray(value)
-    if reads_signs(method):
-        if keras.backend.standardize_dtype(value.dtype) == "bool":
-            raise ValueError(
-                "sample_weight: must mark each example by its sign, got booleans, of which False "
-                f"is 0 and leaves an example out; {_MARKS}"
-            )
-    elif isinstance(value, np.ndarray) and (value < 0).any():
+    dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
+    if reads_signs(method) and keras.backend.standardize_dtype(dtype) == "bool":
         raise ValueError(
-            "sample_weight: must not be negative, because this method reads no signs and would "
-            f"climb, got {value[value < 0][0]:g}; try 0, which leaves an example out"
+            "sample_weight: must mark each example by its sign, got booleans, of which False "
+            f"is 0 and leaves an example out; {_MARKS}"
         )
 
 
@@ -102,12 +173,13 @@ def compiled(loss: Any, output: Any) -> None:
         )
 
 
-def labels(label: Any, output: Any) -> None:
-    """Raise ValueError if an output has no labels."""
-    if label is None:
+def unknown(network: Any) -> None:
+    """Raise ValueError if a state's size is unknown, where a step cannot make it."""
+    if keras.config.backend() == "jax":
         raise ValueError(
-            f"y: must have labels for the output {output!r}, got None; try a dict or a list with "
-            "an entry per output"
+            "model: must be built before training, because the class confidence has an entry "
+            f"per class, got {type(network).__name__} with unknown outputs; try "
+            "model(x[:1]) first, a functional model, or by_class=False"
         )
 
 
@@ -118,6 +190,14 @@ def apart(names: list[Any]) -> None:
             f"output: must be a different one for each SIGUA of a model, got {names}; "
             "try one callback for each"
         )
+
+
+def another() -> ValueError:
+    """Return the error for a second SIGUA of a model, or of an output."""
+    return ValueError(
+        "model: must have one SIGUA at a time for each output, got a second one; "
+        "try one callback, a SIGUAModel, or attach(), and detach() the other"
+    )
 
 
 def stepping(clock: Any) -> None:
@@ -140,7 +220,17 @@ def asked(method: Method, value: bool) -> None:
         )
 
 
-def classless(count: int, epoch: float) -> bool:
+def reached(value: bool) -> None:
+    """Raise ValueError if an epoch of training never called `compute_loss`."""
+    if not value:
+        raise ValueError(
+            "train_step: must call self.compute_loss(x, y, y_pred, sample_weight), got no call in "
+            "a whole epoch, so training was plain; try computing the loss with it, and calling "
+            "super().compute_loss if you override it"
+        )
+
+
+def lost(count: int, epoch: float) -> bool:
     """Return whether some labels were not a class, and warn if so."""
     if count:
         warnings.warn(
@@ -173,11 +263,12 @@ def idle(method: Method, epoch: float, good: float | None, bad: float | None) ->
     return True
 
 
-def reached(value: bool) -> None:
-    """Raise ValueError if an epoch of training never called `compute_loss`."""
-    if not value:
-        raise ValueError(
-            "train_step: must call self.compute_loss(x, y, y_pred, sample_weight), got no call in "
-            "a whole epoch, so training was plain; try computing the loss with it, and calling "
-            "super().compute_loss if you override it"
-        )
+def monitors(callbacks: Any) -> None:
+    """Warn of a callback that stops or keeps a model by `val_loss`."""
+    for callback in callbacks:
+        if getattr(callback, "monitor", None) == "val_loss":
+            warnings.warn(
+                f"{type(callback).__name__} monitors val_loss, which rises where a model stops "
+                "believing wrong labels: try monitor='val_accuracy'",
+                stacklevel=3,
+            )

@@ -1,40 +1,42 @@
-"""Which of a model's outputs is trained with SIGUA, and its part of labels, losses and weights."""
+"""The outputs of a model, their objectives, and what stands in for a compiled loss."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from keras import KerasTensor, Sequential, tree
+import keras
+from keras import KerasTensor, Sequential, ops, tree
+
+from sigua.conditions import reads
+from sigua_keras import _check
+from sigua_keras._objective import Objective
 
 
-class Output:
-    """One place in the structure of predictions: a dict, a list, a tuple, or a lone tensor.
+class Outputs:
+    """The structure of predictions: a dict, a list, a tuple, or a lone tensor.
 
     Args:
-        wanted: the name of an output, its index (not in a dict), or None if there is only one.
-        y_pred: the model's predictions.
+        y_pred: the model's predictions, symbolic or not.
         names: the model's output names, if it has any.
-
-    Raises:
-        ValueError: several outputs but no name or index, no such output, or nested outputs.
     """
 
-    def __init__(self, wanted: str | int | None, y_pred: Any, names: list[str] | None) -> None:
-        self.mapping = isinstance(y_pred, dict)
+    def __init__(self, y_pred: Any, names: list[str] | None) -> None:
+        self.mapping, self.lone = isinstance(y_pred, dict), not tree.is_nested(y_pred)
         if isinstance(y_pred, dict):
             self.names: list[Any] = sorted(y_pred)  # the order in which Keras flattens a dict
         else:
-            count = len(y_pred) if tree.is_nested(y_pred) else 1
+            count = 1 if self.lone else len(y_pred)
             self.names = list(names) if names and len(names) == count else list(range(count))
-        self.lone = not tree.is_nested(y_pred)
-        self.index = self._find(wanted)
-        if tree.is_nested(self.of("y_pred", y_pred)):
-            raise ValueError(
-                "output: must be one of a flat dict, list or tuple of outputs, got nested outputs; "
-                "try flattening the outputs"
-            )
 
-    def _find(self, wanted: str | int | None) -> int:
+    def index(self, wanted: str | int | None) -> int:
+        """Return the index of an output, by its name, its index (not in a dict), or None.
+
+        Raises:
+            ValueError: several outputs but no name or index, or no such output.
+        """
         if wanted is None and len(self.names) == 1:
             return 0
         if wanted in self.names:
@@ -46,50 +48,32 @@ class Output:
             f"output: must be one of {listed}, got {wanted!r}; try output={self.names[0]!r}"
         )
 
-    def of(self, what: str, structure: Any, index: int | None = None) -> Any:
-        """Return this output's part of a structure; a lone value is the same for every output.
+    def part(self, what: str, structure: Any, index: int) -> Any:
+        """Return an output's part of a structure; a lone value is the same for every output.
 
         Raises:
-            ValueError: a list without an entry for each output.
+            ValueError: a list without an entry for each output, or nested outputs.
         """
-        index = self.index if index is None else index
+        found = structure
         if isinstance(structure, dict):
-            return structure.get(self.names[index])
-        if isinstance(structure, (list, tuple)):
+            found = structure.get(self.names[index])
+        elif isinstance(structure, (list, tuple)):
             if len(structure) != len(self.names):
                 raise ValueError(
                     f"{what}: must have an entry per output, got {len(structure)} for "
                     f"{len(self.names)} outputs; try a dict"
                 )
-            return structure[index]
-        return structure
+            found = structure[index]
+        if tree.is_nested(found):
+            raise ValueError(
+                "output: must be one of a flat dict, list or tuple of outputs, got nested outputs; "
+                "try flattening the outputs"
+            )
+        return found
 
-    @property
-    def name(self) -> Any:
-        return self.names[self.index]
-
-    def is_at(self, path: tuple[Any, ...]) -> bool:
-        """Return whether a path in the structure of predictions leads here."""
-        return not path if self.lone else path[0] in (self.name, self.index)
-
-    def put(self, structure: Any, part: Any) -> Any:
-        """Return the structure with another part for this output."""
-        if isinstance(structure, dict):
-            return {**structure, self.names[self.index]: part}
-        if isinstance(structure, (list, tuple)):
-            parts = [part if i == self.index else item for i, item in enumerate(structure)]
-            return parts if isinstance(structure, list) else tuple(parts)
-        return part
-
-    def parts(self, structure: Any) -> list[Any]:
-        """Return each output's part of the sample weights."""
-        return [self.of("sample_weight", structure, i) for i in range(len(self.names))]
-
-    def packed(self, parts: list[Any]) -> Any:
-        """Return parts, one for each output, in the structure of the predictions."""
-        if self.lone:
-            return parts[0]
-        return dict(zip(self.names, parts, strict=True)) if self.mapping else parts
+    def is_at(self, path: tuple[Any, ...], index: int) -> bool:
+        """Return whether a path in the structure of predictions leads to an output."""
+        return not path if self.lone else path[0] in (self.names[index], index)
 
 
 def predicted(model: Any) -> Any:
@@ -118,3 +102,189 @@ def _symbolic(shapes: Any) -> Any:
     if any(isinstance(part, (dict, list, tuple)) for part in shapes):
         return [_symbolic(shape) for shape in shapes]
     return KerasTensor(tuple(shapes))
+
+
+class Objectives:
+    """The objectives that a model trains with, each for one output.
+
+    Args:
+        emptied: called with the model when the last of them is removed.
+        network: the model that predicts, if it is not the model that trains.
+    """
+
+    def __init__(self, emptied: Callable[[Any], None], network: Any = None) -> None:
+        self.all: list[Objective] = []
+        self.for_one_fit: list[Objective] = []
+        """Those that are removed when the next training begins: `fit` does not tell its callbacks
+        when it is interrupted, so this is how the model is cleaned up then."""
+        self.evaluating = False
+        self.model: Any = None
+        self._network, self._emptied = network, emptied
+        self._checked: Any = None  # the compiled loss in which the objectives stand
+        self._here = threading.local()  # because tf.distribute traces its replicas in several
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [metric for each in self.all for metric in each.shares.metrics]
+
+    @property
+    def marked(self) -> bool:
+        """Whether an output's weights have signs, which are none for the others."""
+        return any(_check.reads_signs(each.method) for each in self.all)
+
+    def put(self, objectives: list[Objective]) -> None:
+        """Train with these, which are named after their outputs if there are several."""
+        self.all, self._checked = objectives, None
+        for each in objectives:
+            each.shares.name_after(each.output if len(objectives) > 1 else None)
+
+    def remove(self, *objectives: Objective) -> None:
+        """Train without these."""
+        left = [each for each in self.all if each not in objectives]
+        if len(left) == len(self.all):
+            return
+        self.for_one_fit = [each for each in self.for_one_fit if each in left]
+        give_back(self.model)
+        self.put(left)
+        self.model.train_function = None
+        if not left:
+            self._emptied(self.model)
+
+    def leave_one_fit(self) -> None:
+        """Train without those that were added for one fit, which is over."""
+        self.remove(*self.for_one_fit)
+
+    @contextmanager
+    def evaluation(self) -> Iterator[None]:
+        """Compute the plain loss, and show no metrics of ours."""
+        before, self.evaluating = self.evaluating, True
+        try:
+            yield
+        finally:
+            self.evaluating = before
+
+    @contextmanager
+    def signed(self, model: Any, y: Any, y_pred: Any) -> Iterator[None]:
+        """Sign the losses that `model.compute_loss` asks for.
+
+        Raises:
+            ValueError: as for `check`; or the model's own `compute_loss` asks for no loss.
+        """
+        if model._compile_loss is not self._checked:  # compiled again in a loop of the user's own
+            self.check(model)
+            self._stand_in(model, y, y_pred)
+        asked = self._here.asked = set()
+        try:
+            yield
+        finally:
+            self._here.asked = None
+        for each in self.all:
+            _check.asked(each.method, each in asked)
+
+    def is_asked(self, objective: Objective | None) -> bool:
+        """Return whether losses are to be signed now, and note for which objective."""
+        asked = getattr(self._here, "asked", None)
+        if asked is not None:
+            asked.add(objective)
+        return asked is not None
+
+    def check(self, model: Any) -> None:
+        """Raise ValueError on a compiled model that cannot be trained with SIGUA."""
+        with strategy_scope(model):
+            for each in self.all:
+                check(each, model, self._network or model)
+
+    def _stand_in(self, model: Any, y: Any, y_pred: Any) -> None:
+        """Put what signs them in the place of the compiled losses."""
+        compiled = model._compile_loss
+        if not compiled.built:  # on TensorFlow, and in a loop of the user's own
+            alone = not tree.is_nested(y) and not tree.is_nested(y_pred)
+            (compiled.build if alone else compiled)(y, y_pred)  # the latter computes losses, too
+        outputs = Outputs(y_pred, getattr(model, "output_names", None))
+        indices = [outputs.index(each.output) for each in self.all]
+        _check.apart([outputs.names[i] for i in indices])
+        give_back(model)
+        at = dict(zip(indices, self.all, strict=True))
+        for i, entry in enumerate(compiled._flat_losses):
+            found = [each for index, each in at.items() if outputs.is_at(entry.path, index)]
+            signed = Signed(entry.loss, found[0] if found else None, self)
+            compiled._flat_losses[i] = entry._replace(loss=signed)
+        standing = {entry.loss.objective for entry in compiled._flat_losses}
+        for index, each in at.items():
+            _check.compiled(each if each in standing else None, outputs.names[index])
+        self._checked = compiled
+
+
+class Signed(keras.losses.Loss):
+    """Stands in for a compiled loss: while the model trains, its values have signed weights.
+
+    Keras still reduces the values, weighs each output and logs its loss.
+
+    Args:
+        loss: the compiled loss.
+        objective: that of the output; None for a plain one.
+        objectives: all of the model.
+    """
+
+    def __init__(self, loss: Any, objective: Objective | None, objectives: Objectives) -> None:
+        given = loss if objective is None or objective.loss is None else objective.loss
+        reduction = getattr(given, "reduction", "sum_over_batch_size")
+        super().__init__(name="signed", reduction=reduction, dtype="float32")
+        self.loss, self.objective, self.objectives = loss, objective, objectives
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        objective = self.objective
+        if not self.objectives.is_asked(objective):
+            return self.loss(y_true, y_pred, sample_weight)
+        marks = objective is not None and _check.reads_signs(objective.method)
+        if sample_weight is not None and self.objectives.marked and not marks:
+            # Keras gives every output the same weights; only marked outputs read their signs.
+            sample_weight = ops.abs(ops.convert_to_tensor(sample_weight, dtype="float32"))
+        if objective is None:
+            return self.loss(y_true, y_pred, sample_weight)
+        losses, weights = objective.measure(self.loss, y_true, y_pred, sample_weight)
+        return super().__call__(losses, losses, weights)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        return y_pred  # the losses that were measured
+
+
+def give_back(model: Any) -> None:
+    """Put the compiled losses back."""
+    compiled = model._compile_loss
+    for i, entry in enumerate(getattr(compiled, "_flat_losses", None) or []):
+        if isinstance(entry.loss, Signed):
+            compiled._flat_losses[i] = entry._replace(loss=entry.loss.loss)
+
+
+def check(objective: Objective, model: Any, network: Any) -> None:
+    """Raise ValueError before training on what can be known then.
+
+    Args:
+        objective: of one output.
+        model: a compiled model.
+        network: the model that predicts.
+    """
+    if getattr(model, "loss", None) is None:
+        _check.compiled(None, objective.output)
+    for loss in tree.flatten([objective.loss, model.loss]):
+        _check.reduction(loss)
+    y_pred = predicted(network)
+    if y_pred is None and reads(objective.method.condition, "margins"):
+        y_pred = traced(network)
+    if y_pred is not None:
+        outputs = Outputs(y_pred, getattr(network, "output_names", None))
+        index = outputs.index(objective.output)
+        compiled = outputs.part("loss", model.loss, index)
+        _check.compiled(compiled, outputs.names[index])
+        loss = compiled if objective.loss is None else objective.loss
+        objective.open(loss, outputs.part("y_pred", y_pred, index))
+    _check.compiled(model.loss, objective.output)  # of outputs that are not known yet
+    if objective.shares.reads_confidence and objective.shares.seen is None:
+        _check.unknown(network)
+
+
+def strategy_scope(model: Any) -> Any:
+    """Return the scope in which the model's variables are made: that of tf.distribute, if any."""
+    strategy = getattr(model, "distribute_strategy", None)
+    return nullcontext() if strategy is None else strategy.scope()

@@ -1,22 +1,39 @@
-"""The numbers that the compiled step reads and counts, kept in two metrics.
+"""The epoch of the method, and the numbers that the compiled step reads and counts.
 
 On TensorFlow and JAX, a number that a callback changes on a loss or a model is frozen into the
-compiled step. The variables of a metric that the model tracks are not, on any backend.
+compiled step. The variables of a metric that the model has while it trains are not, on any backend.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
+import numpy as np
 from keras import ops
 
-from sigua import Method, Split
+from sigua import Method, checks, confidence
 from sigua.conditions import reads
-from sigua_keras._batch import INTEGER
-from sigua_keras._margins import Confidence
+from sigua_keras._ops import INTEGER
 
 Tensor = Any
+FORGOTTEN_AFTER = 1_000
+"""After this many training steps of a model at epoch 0, a warning says that it may be forgotten."""
+
+_at_0: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
+# Steps by model and output, because a new callback for each short `fit` begins at epoch 0 again.
+
+
+def variable(name: str, value: Any, dtype: str = "float32", **options: Any) -> keras.Variable:
+    """Return a variable of a step's state.
+
+    Not by `Metric.add_variable`: under tf.distribute, values assigned to those are divided by the
+    number of replicas.
+    """
+    options = {"aggregation": "only_first_replica"} | options
+    return keras.Variable(value, dtype=dtype, trainable=False, autocast=False, name=name, **options)
 
 
 class Share(keras.metrics.Metric):
@@ -24,66 +41,108 @@ class Share(keras.metrics.Metric):
 
     Args:
         name: of the metric.
-        place: of the mask's count in `counts`, 0 or 1; the other is how many took part.
+        size: of its counts.
+        mask, total: the places in `counts` of the mask's count, and of how many took part.
     """
 
-    def __init__(self, name: str, place: int) -> None:
+    def __init__(self, name: str, size: int, mask: int, total: int) -> None:
         super().__init__(name=name, dtype="float32")
-        self.place = place
-        self.counts = self.add_variable((2,), "zeros", name="counts")
+        self.counts = self.add_variable((size,), "zeros", name="counts")
+        self._mask, self._total = mask, total
 
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: a user's own training step updates every metric with (y, y_pred)."""
 
     def result(self) -> Tensor:
         counts = ops.convert_to_tensor(self.counts)
-        return ops.divide_no_nan(counts[self.place], counts[1 - self.place])
+        return ops.divide_no_nan(counts[self._mask], counts[self._total])
 
     def reset_state(self) -> None:
-        self.counts.assign(ops.zeros(2, dtype="float32"))
+        self.counts.assign(ops.zeros(self.counts.shape, dtype="float32"))
 
 
 class Shares:
-    """The metrics `sigua_good` and `sigua_bad`; the first carries numbers and class confidence.
+    """The metrics `sigua_good` and `sigua_bad`; the first carries all that a step needs.
 
     Args:
         method: its schedules are followed.
 
     Attributes:
+        seen: the class confidence (`sigua.confidence`), (2, k), if the method's rule reads it.
+            Under tf.distribute each replica has its own; outside a step it reads as their mean.
+        steps: how many there were; counted by the step itself, if `count_steps`, because an
+            execution of several may find fewer.
         written: whether numbers were written since a compiled step read them.
     """
 
     def __init__(self, method: Method) -> None:
         self.method = method
-        self.good, self.bad = Share("sigua_good", 0), Share("sigua_bad", 1)
-        # Not by `add_variable`: values assigned to those are divided by the number of replicas.
+        self.metrics = Share("sigua_good", 3, 1, 2), Share("sigua_bad", 2, 1, 0)
+        self._carrier: Any = self.metrics[0]  # which tracks its attributes
         self._values = method.at(0)
-        self.good.numbers = [_variable(i, value) for i, value in enumerate(self._values)]
-        self.good.no_class = self.good.add_variable((), "zeros", name="no_class")
-        by_class = reads(method.condition, "confidence")
-        self.confidence = Confidence(self.good) if by_class else None
-        self.written = False
-
-    @property
-    def metrics(self) -> tuple[Share, Share]:
-        return self.good, self.bad
+        types = [INTEGER if isinstance(value, int) else "float32" for value in self._values]
+        self.variables = self._carrier.numbers = [
+            variable(f"number_{i}", value, dtype)
+            for i, (value, dtype) in enumerate(zip(self._values, types, strict=True))
+        ]
+        self.steps = self._carrier.steps = variable("steps", 0, INTEGER)
+        self.reads_confidence = reads(method.condition, "confidence")
+        self.seen: Any = None
+        self.written = self.count_steps = False
 
     def name_after(self, output: Any) -> None:
         """Add the name of an output to the names of the metrics, as Keras does; None for none."""
         prefix = "" if output is None else f"{output}_"
-        self.good.name, self.bad.name = f"{prefix}sigua_good", f"{prefix}sigua_bad"
+        for metric, name in zip(self.metrics, ("sigua_good", "sigua_bad"), strict=True):
+            metric.name = prefix + name
 
-    def count(self, split: Split, takes_part: Tensor, asked: Tensor) -> None:
-        """Count the examples that are good, take part, are bad, and are asked to; masks (n,)."""
-        masks = ops.stack([split.good, takes_part, split.bad, asked])
+    def open(self, k: int) -> None:
+        """Create the class confidence if it is needed; before a step is traced, but on TensorFlow.
+
+        Raises:
+            ValueError: there is one of another number of classes.
+        """
+        if not self.reads_confidence:
+            return
+        if self.seen is None:
+            each = {"aggregation": "mean", "synchronization": "on_read"}
+            self.seen = self._carrier.seen = variable("confidence", np.zeros((2, k)), **each)
+        elif self.seen.shape[1] != k:
+            raise ValueError(
+                "model: must keep its number of classes, because the class confidence has one "
+                f"entry for each, got {k} after {self.seen.shape[1]}; "
+                "try a new SIGUA or SIGUAModel"
+            )
+
+    def count(self, lost: Tensor, good: Tensor, takes_part: Tensor, bad: Tensor) -> None:
+        """Count the examples in masks, (n,): lost are those whose label is not a class."""
+        masks = ops.stack([lost, good, takes_part, bad])
         counts = ops.sum(ops.cast(masks, "float32"), axis=1)
-        self.good.counts.assign_add(counts[:2])
-        self.bad.counts.assign_add(counts[1:3])
-        self.good.no_class.assign_add(counts[3] - counts[1])
+        self.metrics[0].counts.assign_add(counts[:3])
+        self.metrics[1].counts.assign_add(counts[2:])
+        if self.count_steps:
+            self.steps.assign_add(1)
 
-    def classless(self) -> int:
-        """Return how many labels so far were not a class."""
-        return int(ops.convert_to_numpy(self.good.no_class))
+    def lost(self) -> int:
+        """Return how many labels of the epoch were not a class."""
+        return int(ops.convert_to_numpy(self.metrics[0].counts)[0])
+
+    def rates(self) -> Tensor | None:
+        """Return the class confidence, (k,), as it was before this mini-batch, or None."""
+        return None if self.seen is None else confidence.rates(ops.convert_to_tensor(self.seen))
+
+    def see(self, sums: Tensor) -> None:
+        """Add a mini-batch's sums and numbers, (2, k)."""
+        self.seen.assign(confidence.moved(ops.convert_to_tensor(self.seen), sums))
+
+    def forget(self) -> None:
+        """Reset the class confidence, because a new training begins."""
+        if self.seen is not None:
+            self.seen.assign(np.zeros(self.seen.shape, dtype="float32"))
+
+    def numbers(self) -> tuple[Tensor, ...]:
+        """Return gamma and the condition's numbers as tensors, of dtype `INTEGER` or float32."""
+        return tuple(ops.convert_to_tensor(each) for each in self.variables)
 
     def set_epoch(self, epoch: float) -> None:
         """Write an epoch's numbers.
@@ -92,8 +151,8 @@ class Shares:
             ValueError: a schedule's value is refused, or numbers change type; nothing is changed.
         """
         values = self.method.at(epoch)
-        for variable, value in zip(self.good.numbers, values, strict=True):
-            if isinstance(value, float) and "int" in variable.dtype:
+        for each, value in zip(self.variables, values, strict=True):
+            if isinstance(value, float) and "int" in each.dtype:
                 raise ValueError(
                     f"condition: must return numbers of the same type in each epoch, got {value!r} "
                     f"at epoch {epoch:g} and an integer at epoch 0; try floats"
@@ -104,37 +163,115 @@ class Shares:
 
     def rewritten(self) -> list[keras.Variable]:
         """Write the numbers again and return their variables: a step on JAX consumes them."""
-        for variable, value in zip(self.good.numbers, self._values, strict=True):
-            variable.assign(value)
+        for each, value in zip(self.variables, self._values, strict=True):
+            each.assign(value)
         self.written = False
-        return self.good.numbers
-
-    def forget(self) -> None:
-        """Reset the class confidence, because a new training begins."""
-        if self.confidence is not None:
-            self.confidence.clear()
-
-    def seen(self) -> Any:
-        """Return the class confidence so far, (2, k), or None."""
-        return None if self.confidence is None else self.confidence.get()
-
-    def go_on(self, seen: Any) -> None:
-        """Continue from the class confidence that `seen` returned."""
-        if self.confidence is not None:
-            self.confidence.set(seen)
-
-    def numbers(self) -> tuple[Tensor, ...]:
-        """Return gamma and the condition's numbers as tensors, of dtype `INTEGER` or float32."""
-        return tuple(ops.convert_to_tensor(variable) for variable in self.good.numbers)
+        return self.variables
 
 
-def _variable(i: int, value: float) -> keras.Variable:
-    # TensorFlow keeps int32 variables off accelerators.
-    return keras.Variable(
-        value,
-        dtype=INTEGER if isinstance(value, int) else "float32",
-        trainable=False,
-        autocast=False,
-        aggregation="only_first_replica",
-        name=f"number_{i}",
-    )
+class Clock:
+    """Keeps the epoch, and writes its numbers.
+
+    Args:
+        shares: where the numbers of the method's epoch are written.
+        output: the output that is trained with it.
+        steps_per_epoch: training steps per epoch; None if the epoch is set.
+
+    Raises:
+        ValueError: `steps_per_epoch` is not a whole number of at least 1.
+    """
+
+    def __init__(self, shares: Shares, output: Any, steps_per_epoch: int | None) -> None:
+        self.shares, self.output = shares, output
+        self.steps_per_epoch = whole_steps(steps_per_epoch)
+        self.finished = False
+        self.began = 0.0  # the epoch at which the epoch of `fit` began
+        self._epoch, self._step, self._counted = 0.0, 0, 0
+        self._ahead: float | None = None  # by how much it is ahead of the epochs of `fit`
+        self._more = False  # whether this `fit` has more epochs after this one
+        self.stepping = False
+
+    @property
+    def epoch(self) -> float:
+        return self._epoch if self.steps_per_epoch is None else self._step / self.steps_per_epoch
+
+    def tell(self, epoch: float) -> None:
+        """Set the epoch, as the user asks.
+
+        Raises:
+            ValueError: the epoch is counted in steps, negative, or refused by a schedule.
+        """
+        if self.steps_per_epoch is not None:
+            raise ValueError(
+                "set_epoch: must not be called if the epoch is counted in steps, got "
+                f"steps_per_epoch={self.steps_per_epoch}; try leaving one of the two out"
+            )
+        self.set(epoch)
+
+    def set(self, epoch: float) -> None:
+        """Write the numbers of an epoch; nothing changes if the epoch is refused."""
+        self.shares.set_epoch(epoch)
+        self._epoch, self.finished = float(epoch), False
+        if self.steps_per_epoch is not None:
+            self._step = round(epoch * self.steps_per_epoch)
+
+    def begin_fit(self) -> None:
+        self._ahead = None
+
+    def begin_epoch(self, epoch: int, params: dict[str, Any] | None) -> None:
+        """Follow an epoch of `fit`, which continues after the last one, or at initial_epoch."""
+        params = params or {}
+        self._more = epoch + 1 < params.get("epochs", float("inf"))
+        first = self._ahead is None
+        if self._ahead is None:
+            self._ahead = 0 if epoch else self.epoch + self.finished
+        if self.steps_per_epoch is None:
+            self.set(epoch + self._ahead)
+        elif first and epoch:
+            steps = params.get("steps") or self.steps_per_epoch
+            self.set(epoch * steps / self.steps_per_epoch)
+        self.began = self.epoch
+        if self.began == 0:
+            self.shares.forget()
+
+    def end_epoch(self) -> None:
+        self.finished = self.steps_per_epoch is None
+
+    def advance(self, model: Any, counted: Any = None) -> None:
+        """Go on after an execution.
+
+        Args:
+            model: the model that trains.
+            counted: the steps so far, where an execution may have several.
+        """
+        steps = 1
+        if counted is not None:
+            steps, self._counted = int(counted) - self._counted, int(counted)
+        epoch = self.epoch
+        if self.steps_per_epoch is not None:
+            self._step += steps
+            if epoch < self.shares.method.horizon:
+                self.shares.set_epoch(self.epoch)
+        elif epoch > 0:
+            _at_0.pop(model, None)
+        elif not self._more and self.shares.method.horizon > 0:
+            self._look(model, steps)
+
+    def _look(self, model: Any, steps: int) -> None:
+        counts = _at_0.setdefault(model, {})
+        before = counts.get(self.output, 0)
+        counts[self.output] = before + steps
+        if before < FORGOTTEN_AFTER <= before + steps:
+            warnings.warn(
+                f"{FORGOTTEN_AFTER} training steps and still at epoch 0, where "
+                f"{self.shares.method!r} begins: call set_epoch(epoch) before each epoch, use the "
+                "same callback in a loop of fits, or count the epochs by "
+                "SIGUA(method, steps_per_epoch=...)",
+                stacklevel=2,
+            )
+
+
+def whole_steps(value: Any) -> int | None:
+    if value is None:
+        return None
+    return checks.whole("steps_per_epoch", value, 1, "try the number of mini-batches per epoch")

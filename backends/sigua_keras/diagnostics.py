@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import Method, checks, label_losses, label_margins, reference
 from sigua.diagnostics import masks_to_count, report
 from sigua.requirements import require_classes
-from sigua_keras._outputs import Output
+from sigua_keras._outputs import Outputs
 
 TOLERANCE = 0.02
 """How far the sum of a row may be from 1, after rounding in half precision."""
@@ -110,8 +110,9 @@ class LabelWatch(keras.callbacks.Callback):
         """Return the predictions, (n, k), for the first `steps` mini-batches, or for all."""
         options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
         y_pred = self.model.predict(self.x, **options)
-        output = Output(self.output, y_pred, getattr(self.model, "output_names", None))
-        p = np.asarray(output.of("y_pred", y_pred)).astype(np.float64)
+        outputs = Outputs(y_pred, getattr(self.model, "output_names", None))
+        y_pred = outputs.part("y_pred", y_pred, outputs.index(self.output))
+        p = np.asarray(y_pred).astype(np.float64)
         if p.ndim == 2 and p.shape[1] == 1:  # one sigmoid unit
             p = np.concatenate([0 * p if self.from_logits else 1 - p, p], axis=1)
         if self.from_logits:

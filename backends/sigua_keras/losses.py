@@ -1,12 +1,13 @@
 """Losses for noisy labels that Keras does not have, to compile with and train with SIGUA.
 
-    model.compile("adam", GeneralizedCrossEntropy(q=0.5))
+    model.compile("adam", SymmetricCrossEntropy())
     model.fit(x, y, callbacks=[SIGUA(sigua.sigua_sl(noise_rate=0.5, delta=0.15))])
 
 Labels are integers, (n,) or (n, 1), or rows of class probabilities, (n, k), such as one-hot ones;
 predictions are (n, k), or (n, 1) for one sigmoid unit. Values are float32, one per example before
 the reduction, and 0 for a label that is not a class. `sigua.losses` is the spec. Keras itself has
-`BinaryFocalCrossentropy`, and for one-hot labels `CategoricalFocalCrossentropy` and `Huber`.
+`CategoricalGeneralizedCrossEntropy` and `BinaryFocalCrossentropy`, and for one-hot labels
+`CategoricalFocalCrossentropy` and `Huber`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import keras
 from keras import ops
 
 from sigua import checks
-from sigua_keras._labels import without_class
-from sigua_keras._measure import Tensor, is_dense, log_probabilities
+from sigua_keras._examples import Examples
+from sigua_keras._loss import Tensor, is_dense, logits_of
 
-__all__ = ["Bootstrapping", "GeneralizedCrossEntropy", "LogSum", "SymmetricCrossEntropy"]
+__all__ = ["Bootstrapping", "SymmetricCrossEntropy"]
 
 LOWEST = -3e38  # instead of -inf in 0 log 0, in float32
 
@@ -35,48 +36,17 @@ class _OnLabels(keras.losses.Loss):
     def __init__(self, name: str, reduction: str | None, **parameters: Any) -> None:
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self._parameters = parameters
-        for parameter, value in parameters.items():
-            setattr(self, parameter, value)
+        vars(self).update(parameters)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        y_true, known = without_class(self, y_true, y_pred, one_class=False)
-        losses = self.values(y_true, y_pred)
-        return losses if known is None else ops.where(known, losses, 0.0)
+        y_pred = ops.convert_to_tensor(y_pred)
+        given = Examples(self, y_true, y_pred, one_class=False)
+        log_p = ops.log_softmax(logits_of(self, y_pred), axis=-1)
+        losses = self.values(_rows(given.y_true, y_pred), log_p)
+        return losses if given.known is None else ops.where(given.known, losses, 0.0)
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | self._parameters
-
-
-@register
-class GeneralizedCrossEntropy(_OnLabels):
-    """(1 - p_y^q) / q: from cross-entropy (q -> 0) to 1 - p_y (q = 1).
-
-    Zhang and Sabuncu 2018, "Generalized cross entropy loss for training deep neural networks with
-    noisy labels".
-
-    Args:
-        q: in [0, 1].
-        from_logits: whether predictions are logits instead of probabilities.
-        reduction: as for any loss of Keras.
-        name: of the loss.
-
-    Raises:
-        ValueError: q outside [0, 1].
-    """
-
-    def __init__(
-        self,
-        q: float = 0.7,
-        from_logits: bool = False,
-        reduction: str | None = "sum_over_batch_size",
-        name: str = "generalized_cross_entropy",
-    ) -> None:
-        q = checks.number("q", q, 0, 1, "try 0.7, the paper's")
-        super().__init__(name, reduction, q=q, from_logits=from_logits)
-
-    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        y, log_p = _labels_and_log_p(y_true, y_pred, self.from_logits)
-        return _expected(y, -ops.expm1(self.q * log_p) / self.q if self.q else -log_p)
 
 
 @register
@@ -114,8 +84,7 @@ class SymmetricCrossEntropy(_OnLabels):
         parameters = {"alpha": alpha, "beta": beta, "log_zero": log_zero}
         super().__init__(name, reduction, **parameters, from_logits=from_logits)
 
-    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        y, log_p = _labels_and_log_p(y_true, y_pred, self.from_logits)
+    def values(self, y: Tensor, log_p: Tensor) -> Tensor:
         log_y = ops.maximum(ops.log(ops.maximum(y, 1e-37)), self.log_zero)
         reverse = -ops.sum(ops.exp(log_p) * log_y, axis=-1)
         return self.alpha * _expected(y, -log_p) + self.beta * reverse
@@ -153,8 +122,7 @@ class Bootstrapping(_OnLabels):
         beta = checks.number("beta", beta, 0, 1, "try the paper's, 0.95 for soft and 0.8 for hard")
         super().__init__(name, reduction, beta=beta, hard=hard, from_logits=from_logits)
 
-    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        y, log_p = _labels_and_log_p(y_true, y_pred, self.from_logits)
+    def values(self, y: Tensor, log_p: Tensor) -> Tensor:
         if self.hard:
             own = -ops.max(log_p, axis=-1)
         else:
@@ -162,48 +130,7 @@ class Bootstrapping(_OnLabels):
         return self.beta * _expected(y, -log_p) + (1 - self.beta) * own
 
 
-@register
-class LogSum(_OnLabels):
-    """sum_j log(1 + |f_j - y_j| / epsilon) for predictions f and the one-hot y.
-
-    Candes et al. 2008, "Enhancing sparsity by reweighted l1 minimization", less the constant
-    k log(epsilon). Predictions are used as they are: scores for a regression on one-hot vectors
-    (the SIGUA paper, Section 4, which gives no epsilon), or probabilities, as forward correction
-    needs them.
-
-    Args:
-        epsilon: above 0; residuals well above it cost little more than those near it.
-        reduction: as for any loss of Keras.
-        name: of the loss.
-
-    Raises:
-        ValueError: epsilon not above 0.
-    """
-
-    def __init__(
-        self,
-        epsilon: float = 0.1,
-        reduction: str | None = "sum_over_batch_size",
-        name: str = "log_sum",
-    ) -> None:
-        epsilon = checks.number("epsilon", epsilon, 0, float("inf"), "try 0.1, the default")
-        if epsilon == 0:
-            raise ValueError("epsilon: must be above 0, got 0; try 0.1, the default")
-        super().__init__(name, reduction, epsilon=epsilon)
-
-    def values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        y_pred = ops.convert_to_tensor(y_pred, dtype="float32")
-        y = _label_rows(y_true, y_pred)
-        y = y[..., 1:] if y_pred.shape[-1] == 1 else y
-        return ops.sum(ops.log1p(ops.abs(y_pred - y) / self.epsilon), axis=-1)
-
-
-def _labels_and_log_p(y_true: Tensor, y_pred: Tensor, from_logits: bool) -> tuple[Tensor, Tensor]:
-    y_pred = ops.convert_to_tensor(y_pred)
-    return _label_rows(y_true, y_pred), log_probabilities(y_pred, from_logits)
-
-
-def _label_rows(y_true: Tensor, y_pred: Tensor) -> Tensor:
+def _rows(y_true: Tensor, y_pred: Tensor) -> Tensor:
     """Return labels as rows of class probabilities, two for one sigmoid unit."""
     y_true = ops.convert_to_tensor(y_true, dtype="float32")
     if is_dense(y_true, y_pred):

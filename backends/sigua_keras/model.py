@@ -9,16 +9,15 @@ import numpy as np
 
 from sigua import Method
 from sigua.requirements import require_method
-from sigua_keras import _check, _clock
-from sigua_keras._attach import strategy_scope
-from sigua_keras._metrics import evaluating, require_tracked, track, without_shares
-from sigua_keras._objective import Objective, total_loss
-from sigua_keras._select import Ranking
-from sigua_keras._step import carried, guarded
+from sigua_keras import _check
+from sigua_keras._examples import Groups
+from sigua_keras._objective import Objective
+from sigua_keras._outputs import Objectives
+from sigua_keras._training import Training
 
 
 @keras.saving.register_keras_serializable(package="sigua")
-class SIGUAModel(keras.Model):
+class SIGUAModel(Training, keras.Model):
     """Trains the model inside with a `sigua` method, however it is trained.
 
     It predicts and evaluates as the model inside does. `fit` follows the method's schedules, from
@@ -35,9 +34,8 @@ class SIGUAModel(keras.Model):
         method: the method to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
         output: the output it is for, as for `SIGUA`.
         loss: the loss that training optimises, as for `SIGUA`; by default the compiled loss.
-        per_class: whether to select among the examples of each label separately, as for `SIGUA`.
-        per_image: whether to select among the places of each example separately, as for `SIGUA`.
-        rank_by: the loss that decides, as for `SIGUA`.
+        groups: who is judged together, as for `SIGUA`; a function must be registered with Keras
+            to be saved.
         steps_per_epoch: count the epoch in training steps, as for `SIGUA`.
         **kwargs: of `keras.Model`.
 
@@ -45,34 +43,36 @@ class SIGUAModel(keras.Model):
         ValueError: as for `SIGUA`; `model` is not a model of Keras, or is a SIGUAModel already.
     """
 
-    train_function: Any
-
     def __init__(
         self,
         model: Any,
         method: Method,
         output: str | int | None = None,
         loss: Any = None,
-        per_class: bool = False,
-        per_image: bool = False,
-        rank_by: Any = None,
+        groups: Groups = None,
         steps_per_epoch: int | None = None,
         **kwargs: Any,
     ) -> None:
         require_method(method)
+        _check.arguments({name: kwargs[name] for name in kwargs.keys() & _check.GONE.keys()})
         _check.output(output)
+        _check.groups(method, groups)
         if not isinstance(model, keras.Layer) or isinstance(model, SIGUAModel):
             raise ValueError(
                 f"model: must be a plain model of Keras, got {type(model).__name__}; "
                 "try a keras.Model"
             )
-        steps_per_epoch = _clock.steps_per_epoch(steps_per_epoch)
+        objective = Objective(method, output, loss, groups, steps_per_epoch)
+        vars(self)["_sigua"] = Objectives(lambda model: None, model)
         super().__init__(**kwargs)
         self.model = model
         self.method = method
-        ranking = Ranking(per_class, per_image, rank_by)
-        self._sigua = Objective(method, output, loss, ranking, steps_per_epoch)
-        track(self, [self._sigua])
+        self._sigua.model = self
+        self._sigua.put([objective])
+
+    @property
+    def _objective(self) -> Objective:
+        return self._sigua.all[0]
 
     @property
     def output_names(self) -> Any:
@@ -81,7 +81,7 @@ class SIGUAModel(keras.Model):
     @property
     def epoch(self) -> float:
         """The epoch whose numbers training reads."""
-        return self._sigua.clock.epoch
+        return self._objective.clock.epoch
 
     def set_epoch(self, epoch: float) -> None:
         """Set the epoch that begins; epochs count from 0 and may be fractional.
@@ -89,32 +89,10 @@ class SIGUAModel(keras.Model):
         Raises:
             ValueError: `epoch` is negative, a schedule left its range, or steps are counted.
         """
-        self._sigua.clock.tell(epoch)
+        self._objective.clock.tell(epoch)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         return self.model(inputs, training=training)
-
-    def compute_loss(
-        self,
-        x: Any = None,
-        y: Any = None,
-        y_pred: Any = None,
-        sample_weight: Any = None,
-        training: bool = True,
-    ) -> Any:
-        given = x, y, y_pred, sample_weight, training
-        return total_loss([self._sigua], self, super().compute_loss, *given)
-
-    def make_train_function(self, force: bool = False) -> Any:
-        if self.train_function is not None and not force:
-            return
-        with strategy_scope(self):
-            self._sigua.check(self, self.model)
-        require_tracked(self, self._sigua)
-        self.__dict__.pop("train_step", None)
-        self.__dict__["train_step"] = carried(self, [self._sigua], self.train_step)
-        super().make_train_function(force=True)
-        self.train_function = guarded(self, [self._sigua], self.train_function)
 
     def fit(
         self,
@@ -126,60 +104,50 @@ class SIGUAModel(keras.Model):
         callbacks: Any = None,
         **kwargs: Any,
     ) -> Any:
-        epochs_told = _clock.Epochs()
+        told = _Epochs()
         if not isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks = [epochs_told, *keras.tree.flatten(callbacks or [])]
+            callbacks = [told, *keras.tree.flatten(callbacks or [])]
             return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
-        epochs_told.set_model(self)
-        epochs_told.set_params({"epochs": epochs} | (callbacks.params or {}))
-        callbacks.callbacks.insert(0, epochs_told)
+        told.set_model(self)
+        told.set_params({"epochs": epochs} | (callbacks.params or {}))
+        callbacks.callbacks.insert(0, told)
         try:
             return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
         finally:
-            callbacks.callbacks.remove(epochs_told)
-
-    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        with evaluating(self, [self._sigua]):
-            return super().evaluate(*args, **kwargs)
-
-    def test_on_batch(self, *args: Any, **kwargs: Any) -> Any:
-        with evaluating(self, [self._sigua]):
-            return super().test_on_batch(*args, **kwargs)
-
-    def _flatten_metrics_in_order(self, logs: Any) -> Any:
-        return super()._flatten_metrics_in_order(without_shares(logs, [self._sigua]))
+            callbacks.callbacks.remove(told)
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
-        clock, seen = self._sigua.clock, self._sigua.shares.seen()
+        clock, seen = self._objective.clock, self._objective.shares.seen
         store["sigua_epoch"] = np.float64(clock.epoch)
         store["sigua_finished"] = np.float64(clock.finished)
         if seen is not None:
-            store["sigua_confidence"] = seen
+            store["sigua_confidence"] = np.array(keras.ops.convert_to_numpy(seen))
 
     def load_own_variables(self, store: Any) -> None:
         ours = {"sigua_epoch", "sigua_finished", "sigua_confidence"}
         names = set(store.keys())
         super().load_own_variables({name: store[name] for name in names - ours})
-        clock = self._sigua.clock
+        clock, shares = self._objective.clock, self._objective.shares
         clock.set(float(np.asarray(store["sigua_epoch"])))
         clock.finished = bool(np.asarray(store["sigua_finished"]))
         if "sigua_confidence" in names:
-            self._sigua.shares.go_on(np.asarray(store["sigua_confidence"]))
+            seen = np.asarray(store["sigua_confidence"])
+            shares.open(seen.shape[1])
+            shares.seen.assign(seen)
 
     def get_config(self) -> dict[str, Any]:
+        save, objective = keras.saving.serialize_keras_object, self._objective
         return {
             "name": self.name,
             "trainable": self.trainable,
-            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
-            "model": keras.saving.serialize_keras_object(self.model),
+            "dtype": save(self.dtype_policy),
+            "model": save(self.model),
             "method": self.method.to_dict(),
-            "output": self._sigua.output,
-            "loss": keras.saving.serialize_keras_object(self._sigua.loss),
-            "per_class": self._sigua.ranking.per_class,
-            "per_image": self._sigua.ranking.per_image,
-            "rank_by": keras.saving.serialize_keras_object(self._sigua.ranking.rank_by),
-            "steps_per_epoch": self._sigua.clock.steps_per_epoch,
+            "output": objective.output,
+            "loss": save(objective.loss),
+            "groups": save(objective.groups),
+            "steps_per_epoch": objective.clock.steps_per_epoch,
         }
 
     @classmethod
@@ -187,6 +155,19 @@ class SIGUAModel(keras.Model):
         load = keras.saving.deserialize_keras_object
         loaded = {
             name: load(config[name], custom_objects=custom_objects)
-            for name in ("model", "loss", "rank_by", "dtype")
+            for name in ("model", "loss", "groups", "dtype")
         }
         return cls(**config | loaded | {"method": Method.from_dict(config["method"])})
+
+
+class _Epochs(keras.callbacks.Callback):
+    """Tells a `SIGUAModel` which epoch begins."""
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.model._objective.clock.begin_fit()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.model._objective.clock.begin_epoch(epoch, self.params)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.model._objective.end_epoch(epoch, logs)

@@ -1,0 +1,291 @@
+"""A model that trains with SIGUA: a class, in place of the model's own while it trains.
+
+Keras still does regularisers, `add_loss`, loss weights, loss scaling, several outputs and
+distribution: only the compiled loss of an output is replaced, by one that is signed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import keras
+
+from sigua_keras import _check
+from sigua_keras._objective import Objective
+from sigua_keras._outputs import Objectives, check, strategy_scope
+
+JAX = keras.config.backend() == "jax"
+_END_OF_DATA = ("StopIteration", "OutOfRangeError")
+"""With which a train function ends an epoch of a data set of unknown length, on TensorFlow."""
+
+
+class Training:
+    """How a model trains with objectives, one for each noisy output; a mixin before `keras.Model`.
+
+    Attributes:
+        _sigua: the objectives, and what they have in common.
+    """
+
+    _sigua: Objectives
+    train_function: Any
+
+    @property
+    def metrics(self) -> list[Any]:
+        """All metrics; while the model trains, those that carry the schedule are the last."""
+        found = list(super().metrics)  # type: ignore[misc]  # of keras.Model
+        return found if self._sigua.evaluating else found + self._sigua.metrics
+
+    def _compute_loss(self, *args: Any, training: bool = True, **kwargs: Any) -> Any:
+        return self.compute_loss(*args, **kwargs, training=training)
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Return the model's total loss: with signed losses while training, plain otherwise."""
+        own: Any = super().compute_loss  # type: ignore[misc]  # of keras.Model
+        plain = {"training": training} if _takes_training(own.__func__) else {}
+        if not training or self._sigua.evaluating:
+            return own(x, y, y_pred, sample_weight, **plain)
+        with self._sigua.signed(self, y, y_pred):
+            return own(x, y, y_pred, sample_weight, **plain)
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Compile the training step, unless there is one."""
+        if self.train_function is not None and not force:
+            return
+        self._sigua.check(self)
+        mine = {name: vars(self).pop(name) for name in ("train_step",) if name in vars(self)}
+        step = mine.get("train_step", self.train_step)  # type: ignore[attr-defined]
+        vars(self)["train_step"] = carried(self, self._sigua.all, step)  # which Keras reads now
+        try:
+            super().make_train_function(force=True)  # type: ignore[misc]  # of keras.Model
+        finally:
+            vars(self).pop("train_step")
+            vars(self).update(mine)
+        refused = self._sigua.leave_one_fit
+        self.train_function = guarded(self, self._sigua.all, self.train_function, refused)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate with the plain loss, and without our metrics in the logs."""
+        with self._sigua.evaluation():
+            return super().evaluate(*args, **kwargs)  # type: ignore[misc]  # of keras.Model
+
+    def test_on_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate a mini-batch as `evaluate` does."""
+        with self._sigua.evaluation():
+            return super().test_on_batch(*args, **kwargs)  # type: ignore[misc]  # of keras.Model
+
+    def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
+        # So that `loss, accuracy = train_on_batch(...)` works.
+        ours = {metric.name for metric in self._sigua.metrics}
+        logs = {name: value for name, value in logs.items() if name not in ours}
+        with self._sigua.evaluation():
+            return super()._flatten_metrics_in_order(logs)  # type: ignore[misc]  # of keras.Model
+
+
+@cache
+def _takes_training(compute_loss: Callable[..., Any]) -> bool:
+    """Return whether a `compute_loss` accepts `training`, which it did not before Keras 3.3."""
+    parameters = inspect.signature(compute_loss).parameters.values()
+    return any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+class Swapped(Training):
+    """Of a model whose class was replaced, until the last objective is removed."""
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        """Do not tell the model's own classes, which may keep lists of theirs."""
+
+    def make_train_function(self, force: bool = False) -> Any:
+        if not force:  # a fit begins; force is used within a fit, after freezing a layer, say
+            self._sigua.leave_one_fit()
+            if not isinstance(self, Swapped):
+                return self.make_train_function()
+        return super().make_train_function(force)
+
+
+def objectives_of(model: Any) -> Objectives:
+    """Return the objectives that a model trains with, or new ones.
+
+    Raises:
+        ValueError: the model is a `SIGUAModel`, or no model of Keras.
+    """
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"model: must be a model of Keras, got {type(model).__name__}; "
+            "try the keras.Model that you compiled"
+        )
+    if isinstance(model, Training) and not isinstance(model, Swapped):
+        raise _check.another()
+    return model._sigua if isinstance(model, Swapped) else Objectives(_leave)
+
+
+def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
+    """Train a model with one more objective.
+
+    Raises:
+        ValueError: the model cannot be trained with it, or already has one for that output. Those
+            for this fit are then removed, too.
+    """
+    sigua = objectives_of(model)
+    try:
+        if any(objective.output == other.output for other in sigua.all):
+            raise _check.another()
+        with strategy_scope(model):
+            check(objective, model, model)
+    except Exception:
+        sigua.leave_one_fit()
+        raise
+    if not sigua.all:
+        _enter(model, sigua)
+    sigua.put([*sigua.all, objective])
+    if for_one_fit:
+        sigua.for_one_fit.append(objective)
+    # Without force, a model that was fitted before would keep its plain step.
+    model.make_train_function(force=True)
+    return sigua
+
+
+def _enter(model: Any, sigua: Objectives) -> None:
+    """Replace the model's class by one of its name that trains with objectives."""
+    kind, sigua.model = type(model), model
+    names = {
+        "_sigua": sigua,
+        # What Keras saves, copies and names is the user's class.
+        "__class__": property(lambda self: kind),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+    }
+    _set_class(model, type(kind.__name__, (Swapped, kind), names))
+
+
+def _leave(model: Any) -> None:
+    """Give the model its own class back; its training step is compiled again when needed."""
+    model.train_function = None
+    _set_class(model, model.__class__)
+
+
+def _set_class(model: Any, kind: type) -> None:
+    vars(object)["__class__"].__set__(model, kind)
+
+
+def carried(model: Any, objectives: Sequence[Objective], train_step: Any) -> Any:
+    """Return a training step that carries our variables on JAX, also if a user wrote the step.
+
+    Keras's guide to a JAX step calls `compute_loss` outside any stateless scope, where it would
+    read the numbers as they were when the step was traced. Each train function needs a new step,
+    because jax.jit recognises a function and would not trace it again for another loss.
+    """
+    if not JAX:
+        return train_step
+
+    def step(state: Any, data: Any) -> Any:
+        ours = [
+            v for each in objectives for metric in each.shares.metrics for v in metric.variables
+        ]
+        places = _places(model, ours)
+        mapping = [(variable, state[3][i]) for variable, i in zip(ours, places, strict=True)]
+        with keras.StatelessScope(state_mapping=mapping) as scope:
+            logs, (*others, metrics_variables) = train_step(state, data)
+        metrics_variables = list(metrics_variables)
+        for i, (variable, before) in zip(places, mapping, strict=True):
+            after = scope.get_current_value(variable)
+            if after is not before:
+                metrics_variables[i] = after
+        return logs, (*others, metrics_variables)
+
+    return step
+
+
+def guarded(
+    model: Any,
+    objectives: Sequence[Objective],
+    train_function: Callable[..., Any],
+    refused: Callable[[], None],
+) -> Callable[..., Any]:
+    """Return a train function that moves the epochs on, and leaves the model whole on an error.
+
+    Args:
+        model: the model it trains.
+        objectives: the objectives it is trained with.
+        train_function: the function to wrap, which may take several steps.
+        refused: called when a step raises an error, before it is raised again.
+    """
+    several = model.steps_per_execution > 1
+    for objective in objectives:
+        objective.shares.count_steps = several
+
+    def function(*args: Any) -> Any:
+        if JAX and any(objective.shares.written for objective in objectives):
+            args = _with_numbers(model, objectives, args[0]), *args[1:]
+        for objective in objectives:
+            objective.clock.stepping = True
+        try:
+            result = train_function(*args)
+        except Exception as error:
+            if type(error).__name__ in _END_OF_DATA:
+                raise
+            if JAX:
+                _restore(model, args[0])
+            refused()
+            raise
+        finally:
+            for objective in objectives:
+                objective.clock.stepping = False
+        for objective in objectives:
+            counted = _counted(model, objective, result) if several else None
+            objective.clock.advance(model, counted)
+        return result
+
+    return function
+
+
+def _counted(model: Any, objective: Objective, result: Any) -> int:
+    """Return how many steps were counted; on JAX the trainer holds the variable."""
+    steps = objective.shares.steps
+    value = result[1][3][_places(model, [steps])[0]] if JAX else steps
+    return int(keras.ops.convert_to_numpy(value))
+
+
+def _places(model: Any, variables: Sequence[Any]) -> list[int]:
+    """Return where the variables are among those that JAX's step takes and returns."""
+    place = {id(v): i for i, v in enumerate(model.metrics_variables)}
+    return [place[id(v)] for v in variables]
+
+
+def _with_numbers(model: Any, objectives: Sequence[Objective], state: Any) -> Any:
+    """Return the state of JAX's step with the numbers written since the last step."""
+    *others, metrics_variables = state
+    metrics_variables = list(metrics_variables)
+    for objective in objectives:
+        numbers = objective.shares.rewritten()
+        for i, variable in zip(_places(model, numbers), numbers, strict=True):
+            metrics_variables[i] = variable.value
+    return *others, metrics_variables
+
+
+def _restore(model: Any, state: Any) -> None:
+    """Give the model its weights back, which JAX's trainer holds while it trains.
+
+    A step that failed on the device has consumed them: then there is nothing to give back.
+    """
+    if any(value.is_deleted() for value in keras.tree.flatten(list(state))):
+        return
+    model.jax_state_sync()
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    for variables, values in zip(groups, state, strict=True):
+        for variable, value in zip(variables, values, strict=False):
+            variable.assign(value)
