@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import pytorch_lightning
@@ -22,7 +21,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated"),
 ]
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "lightning_fit.py"
 METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=6)
 
 
@@ -74,13 +72,6 @@ def make_trainer(epochs, make=Trainer, **options):
     }
     fixed = {"accelerator": "cpu", "devices": 1, "callbacks": [SetEpoch()], "max_epochs": epochs}
     return make(**fixed | quiet | options)
-
-
-def test_example_forgets_what_plain_training_memorises(accuracies):
-    found = accuracies(EXAMPLE)
-    assert list(found) == ["plain", "SIGUA"]
-    assert float(found["SIGUA"]) > 85
-    assert float(found["SIGUA"]) > float(found["plain"]) + 10
 
 
 def test_the_criterion_has_the_trainers_epoch():
