@@ -27,7 +27,7 @@ from sigua_torch import SIGUALoss
 
 METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=4)
 PAIR = sigua.sigua_bc(sigua.TransitionMatrix.pair(0.45, 3))  # asks each example alone
-AG = sigua.sigua_ag(warmup=4)
+AG = sigua.sigua_ag(warmup=0)
 PLAIN_SGD = {"optim": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.0}
 
 
