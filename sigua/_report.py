@@ -125,20 +125,21 @@ class Diagnosis:
             f"{self.num_examples} labels of {self.num_classes} classes{checked}; out of fold:",
             f"  wrong labels          {self.noise_rate}, {self._source()}",
             f"  by the model          {by_model}",
-        ]
-        if self.counted is not None:
-            lines.append(f"  of the checked        {self.counted}")
-        lines += [f"  the model predicts    {self.agreement} of the labels, and expects {expected}"]
-        if self.accuracy is not None:
-            lines.append(f"                        {self.accuracy} of the true ones")
-        lines += [
+            *([f"  of the checked        {self.counted}"] if self.num_checked else []),
+            f"  the model predicts    {self.agreement} of the labels, and expects {expected}",
+            *(
+                [f"                        {self.accuracy} of the true ones"]
+                if self.accuracy
+                else []
+            ),
             f"errors follow from input?    {self._on_input()}",
             f"classes overlap?             {self._on_overlap()}",
             f"one class taken for another? {self._on_direction()}",
             f"take  {self.advice.take}",
             f"why   {self.advice.why}",
+            *(f"but   {doubt}" for doubt in self.doubts),
         ]
-        return "\n".join(lines + [f"but   {doubt}" for doubt in self.doubts])
+        return "\n".join(lines)
 
     def _source(self) -> str:
         if not self._counts:

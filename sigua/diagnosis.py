@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -186,10 +187,9 @@ def _follows_input(
 def _counted_transition(
     given: Labels, true: Labels, k: int, prior: TransitionMatrix | None
 ) -> TransitionMatrix | None:
-    try:
+    with suppress(ValueError):  # T has no inverse: the labels say almost nothing about some classes
         return count_transition(given, true, k, prior=prior)
-    except ValueError:  # T has no inverse: the labels say almost nothing about some classes
-        return None
+    return None
 
 
 def _confusions(T: TransitionMatrix | None, names: list[Any]) -> tuple[Confusion, ...]:

@@ -9,6 +9,7 @@ does not fit raises ValueError.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from typing import Any, Never
 
 import numpy as np
@@ -151,21 +152,16 @@ def _read(probabilities: Any, labels: Any, method: str, classes: Any, old: Any) 
 
 def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
     """Return T by the surest examples, without warnings; None if it has no usable inverse."""
-    rows, _ = ESTIMATORS["surest"](evidence)
-    try:
-        return TransitionMatrix(rows)
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        return TransitionMatrix(ESTIMATORS["surest"](evidence)[0])
+    return None
 
 
 def confident_rate(evidence: Evidence) -> float:
     """Return the noise rate by confident counting, without warnings; NaN if T has no inverse."""
-    rows, _ = ESTIMATORS["confident"](evidence)
-    try:
-        T = TransitionMatrix(rows)
-    except ValueError:
-        return float("nan")
-    return _rate(evidence, T)
+    with suppress(ValueError):
+        return _rate(evidence, TransitionMatrix(ESTIMATORS["confident"](evidence)[0]))
+    return float("nan")
 
 
 def _rate(evidence: Evidence, T: TransitionMatrix) -> float:

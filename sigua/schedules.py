@@ -66,7 +66,8 @@ class Knots:
     points: Sequence[tuple[float, float]]
 
     def __post_init__(self) -> None:
-        array = checks.floats("points", self.points) if len(self.points) else np.empty((0, 2))
+        array = checks.floats("points", self.points)
+        array = array if array.size else np.empty((0, 2))
         if array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all():
             raise ValueError(
                 "points: must be pairs of finite numbers (epoch, value), "

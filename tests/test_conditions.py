@@ -66,8 +66,8 @@ DELTAS = sorted([*FIFTHS, Fraction(1, 10), Fraction(1)])
 
 @pytest.mark.parametrize("variant", LITERAL)
 def test_every_pattern_of_up_to_five_losses_agrees_with_the_literal_equations(variant):
-    """Every order with every tie, for 33 pairs of rates: 20,889 mini-batches."""
-    for eps, delta in list(product(NOISE_RATES, DELTAS))[::3]:
+    """Every order with every tie, for 20 pairs of rates: 12,660 mini-batches."""
+    for eps, delta in list(product(NOISE_RATES, DELTAS))[::5]:
         method = sigua.sigua_sl(float(eps), float(delta), warmup=0, variant=variant)
         for pattern in PATTERNS:
             good, bad = sigua.reference.split(method, pattern)

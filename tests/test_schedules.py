@@ -119,6 +119,8 @@ NAN, INF = float("nan"), float("inf")
         (lambda: sigua.rate_to_count(10, 0.5), "^parts: must be an integer .*; try rate_to_parts"),
         (lambda: sigua.rate_to_count(-1, 5), "^size: must be an integer of at least 0"),
         (lambda: sigua.rate_to_count(np.ones(2), 5), "^size: must be an integer of at least 0"),
+        (lambda: sigua.Knots(3), "^points: must be pairs of finite numbers"),
+        (lambda: sigua.Knots("ab"), "^points: must be an array of numbers"),
         (lambda: sigua.Knots([(0, 0.1)])(NAN), "^epoch: must be a number"),
         (lambda: sigua.Knots([(0, 0.1)])("1"), "^epoch: must be a number"),
         *(

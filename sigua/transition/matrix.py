@@ -149,9 +149,7 @@ class TransitionMatrix:
         if self.csr is not None:
             return _read_only(self.csr.dense())
         on, off = self.entries
-        rows = np.full((k, k), off)
-        np.fill_diagonal(rows, on)
-        return _read_only(rows)
+        return _read_only(np.where(np.eye(k, dtype=bool), on, off))
 
     @cached_property
     def inverse(self) -> Matrix:
