@@ -25,7 +25,7 @@ def step(logits, labels, numbers, method, weight, smoothing, by_label, options):
 
 
 class TestJax(Contract):
-    every = 12
+    every = 24
 
     def run(self, method, logits, labels, epoch=0, *, weight=None, smoothing=0.0, **options):
         logits = jnp.asarray(logits, "float32")

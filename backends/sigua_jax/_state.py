@@ -35,8 +35,8 @@ def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[tuple[Any
     if isinstance(epoch, Tracer):
         table = _table(method, epoch.dtype, steps)
         now = jnp.clip(epoch, 0, len(table[0]) - 1)
-        row = tuple(jnp.asarray(column)[now] for column in table)
-        return row, jnp.where(epoch < 0, jnp.nan, 1.0)
+        sound = jnp.where(epoch < 0, jnp.nan, 1.0)
+        return tuple(jnp.asarray(column)[now] for column in table), sound
     epoch = epoch.item() if hasattr(epoch, "item") else epoch
     if counted:
         epoch = checks.whole("epoch", epoch, 0, "try a number of steps") / steps

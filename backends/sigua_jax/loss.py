@@ -131,9 +131,8 @@ def select(
         objective = (jnp.where(chosen.silent, 0.0, losses) * chosen.weights).sum() / n
 
     What decides is float, (n,), such as `corrected_losses`. `silent` marks who takes no part, and
-    infinite losses. The other arguments are those of `sigua_loss`: logits and labels for rules that
-    judge predictions, as `sigua.sigua_ag` does, and for groups that are no integers; `loss` for the
-    class sums of over="classes", and for class weights where good and bad are averaged apart.
+    infinite losses. The others are those of `sigua_loss`: logits and labels for rules that judge
+    predictions, and groups that are no integers; `loss` for class sums, and for separate averages.
 
     >>> import sigua
     >>> method = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.5, warmup=0)
