@@ -32,6 +32,23 @@ def run_tests(session: nox.Session, asked: str, *options: str, **env: str) -> No
     session.run("pytest", "tests", *PARALLEL, *options, *session.posargs, env=env)
 
 
+def keras_runs() -> dict[str, dict[str, str]]:
+    """Return the runs of Keras's tests, one process per backend, for `run_all`."""
+    return {f"keras on {backend}": {"KERAS_BACKEND": backend} for backend in KERAS_BACKENDS}
+
+
+def run_all(session: nox.Session, runs: dict[str, dict[str, str]], *options: str) -> None:
+    """Run all groups, each with its environment, and fail at the end where one has failed."""
+    failed = []
+    for groups, env in runs.items():
+        try:
+            run_tests(session, groups.split(" on ")[0], *options, **env)
+        except nox.command.CommandFailed:
+            failed.append(groups)
+    if failed:
+        session.error(f"tests failed: {', '.join(failed)}")
+
+
 @nox.session
 def demo(session: nox.Session) -> None:
     """Does a classifier survive half of its labels being wrong? A table and a picture."""
@@ -55,11 +72,9 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Does everything that this machine can run work? Core, PyTorch, and Keras on its backends."""
+    """Does everything that this machine can run work? Core, PyTorch, JAX, Keras on its backends."""
     install(session, "test", "torch", "keras", "jax", "examples")
-    run_tests(session, "core torch demo jax")
-    for backend in KERAS_BACKENDS:
-        run_tests(session, "keras", KERAS_BACKEND=backend)
+    run_all(session, {"core torch demo jax": {}} | keras_runs())
 
 
 @nox.session(python=PYTHONS)
@@ -121,9 +136,8 @@ def minimums(session: nox.Session) -> None:
     session.install(*pinned, *others, *lowest("numpy", *sorted(named)))
     # Old packages make use of what the newest of their own requirements deprecate.
     tolerant = "-Wignore::DeprecationWarning"
-    run_tests(session, "torch jax", tolerant, *main_files("torch", "jax"))
-    for backend in KERAS_BACKENDS:
-        run_tests(session, "keras", tolerant, *main_files("keras"), KERAS_BACKEND=backend)
+    options = [tolerant, *main_files("torch", "jax", "keras")]
+    run_all(session, {"torch jax": {}} | keras_runs(), *options)
 
 
 @nox.session
@@ -164,10 +178,13 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Is the code tidy?"""
+    """Is the code tidy, and are the workflows what GitHub takes?"""
     session.install(*nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
+    workflows = [str(path) for path in Path(".github/workflows").iterdir()]
+    session.run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+    session.run("zizmor", "--offline", "--quiet", *workflows)
 
 
 @nox.session

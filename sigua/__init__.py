@@ -48,7 +48,7 @@ from sigua.objective import Split, objective, signed_weights
 from sigua.schedules import Knots, keep_rate, rate_to_count, rate_to_parts
 from sigua.transition import TransitionMatrix
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Agreement",

@@ -15,7 +15,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NAVIGATION = [
     {"sigua": "README.md"},
-    {"Guide": ["examples/README.md", {"scikit-learn": "examples/scikit_learn.md"}]},
+    {
+        "Guide": [
+            {"Contents": "examples/README.md"},
+            {"Choose a method": "examples/guide/choose.md"},
+            {"PyTorch": "examples/guide/pytorch.md"},
+            {"Keras": "examples/guide/keras.md"},
+            {"JAX": "examples/guide/jax.md"},
+            {"Find wrong labels": "examples/guide/wrong_labels.md"},
+            {"Trainers": "examples/guide/trainers.md"},
+            {"scikit-learn": "examples/guide/scikit_learn.md"},
+            {"Troubleshooting": "examples/guide/troubleshooting.md"},
+            {"For researchers": "examples/guide/research.md"},
+        ]
+    },
     {
         "Results": [
             {"Twelve methods, eight noises": "examples/comparison/results/README.md"},

@@ -11,7 +11,7 @@ def names():
     """Return what the blocks take for granted: a model, data, a loop's parts."""
     torch.manual_seed(0)
     inputs, labels = torch.rand(64, 5), torch.arange(64) % 10
-    y = np.arange(64) % 3
+    y = np.arange(200) % 3
     model = nn.Linear(5, 10)
     return {
         "model": model,
@@ -20,7 +20,7 @@ def names():
         "loader": [(inputs, labels)],
         "optimizer": torch.optim.SGD(model.parameters(), 0.1),
         "epochs": 2,
-        "x": np.random.default_rng(0).random((64, 5)),
+        "x": np.random.default_rng(0).random((200, 5)),
         "y": y,
         "diagnosis": sigua.diagnose(0.8 * np.eye(3)[y] + 0.2 / 3, y),
     }

@@ -19,8 +19,9 @@ def names():
     return given | {"tokens": tokens, "tags": tokens % 5}
 
 
-def test_the_blocks_run(documented):
+def test_the_blocks_run(documented, tmp_path, monkeypatch):
     """One after the other, each with fresh names."""
+    monkeypatch.chdir(tmp_path)  # where some save a model
     blocks = documented("keras")
     assert len(blocks) > 3
     for place, block in blocks.items():

@@ -44,9 +44,15 @@ def test_the_pages_are_found():
     assert len(PAGES) > 10
 
 
+def test_the_index_leads_to_every_page_of_the_guide():
+    index = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    pages = {f"guide/{page.name}" for page in (ROOT / "examples" / "guide").iterdir()}
+    assert pages <= set(re.findall(r"\]\(([^)\s]+)\)", index))
+
+
 @pytest.mark.parametrize(
     "link",
-    ["nowhere.md", "examples", "#nowhere", "examples/README.md#nowhere", "http://a.org", "x:"],
+    ["nowhere.md", "examples", "#nowhere", "CONTRIBUTING.md#nowhere", "http://a.org", "x:"],
 )
 def test_a_link_that_leads_nowhere_is_found(link):
     assert fault(ROOT / "README.md", link)

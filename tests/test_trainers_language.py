@@ -23,7 +23,7 @@ import sigua
 from sigua_torch import SIGUALoss
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "causal_fit.py"
-GUIDE = EXAMPLE.parents[1] / "README.md"
+GUIDE = EXAMPLE.parents[1] / "guide" / "trainers.md"
 WORDS = 16
 
 
@@ -101,20 +101,20 @@ def test_packed_texts_take_the_step_of_padded_ones(method, parts, tmp_path):
 
 
 def by_sequence(method):
-    """Return criterion and function of the guide's block, for a method."""
+    """Return the loss of the guide's block, for a method."""
     (block,) = re.findall(
-        r"```python\n((?:(?!```).)*def by_sequence.*?)```", GUIDE.read_text("utf-8"), re.DOTALL
+        r"```python\n((?:(?!```).)*class BySequence.*?)```", GUIDE.read_text("utf-8"), re.DOTALL
     )
     names = {"method": method}
     exec(re.sub(r"^method = .*$", "", block, flags=re.MULTILINE), names)
-    return names["criterion"], names["by_sequence"]
+    return names["BySequence"]()
 
 
 def test_whole_sequences_are_selected_by_their_mean_loss():
     """Half of twelve, rounded up by one, are kept; the gradient is that of their tokens alone."""
     net, batch = network(), padded(texts())
     labels = batch.pop("labels")
-    criterion, loss = by_sequence(sigua.self_teaching(0.5, warmup=0))
+    loss = by_sequence(sigua.self_teaching(0.5, warmup=0))
     output = net(**batch)
     value = loss(output, labels)
     each = torch.stack(
@@ -124,7 +124,6 @@ def test_whole_sequences_are_selected_by_their_mean_loss():
         ]
     )
     kept = each <= each.sort().values[6]
-    assert torch.equal(criterion.split.good, kept)
     tokens = (labels[:, 1:] != -100).sum(1)
     assert len(set(tokens.tolist())) > 1
     want = (each * tokens)[kept].sum() / tokens.sum()
@@ -132,14 +131,14 @@ def test_whole_sequences_are_selected_by_their_mean_loss():
     (got,) = torch.autograd.grad(value, output.logits, retain_graph=True)
     (expected,) = torch.autograd.grad(want, output.logits, retain_graph=True)
     torch.testing.assert_close(got, expected)
-    criterion.eval()
-    torch.testing.assert_close(loss(output, labels), net(**batch, labels=labels).loss)
+    with torch.no_grad():
+        torch.testing.assert_close(loss(output, labels), net(**batch, labels=labels).loss)
 
 
 def test_whole_sequences_in_the_trainer_have_the_scale_of_one_big_batch(tmp_path):
     """Plain training by sequences, accumulated over three, is the model's own."""
     want = fit(None, tmp_path, network())
-    _, loss = by_sequence(sigua.standard())
+    loss = by_sequence(sigua.standard())
     assert_same_step(fit(loss, tmp_path, network(), 3), want, weights(network()))
 
 

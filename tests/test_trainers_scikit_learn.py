@@ -22,7 +22,7 @@ pytestmark = [
     # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
 ]
-PAGE = Path(__file__).parents[1] / "examples" / "scikit_learn.md"
+PAGE = Path(__file__).parents[1] / "examples" / "guide" / "scikit_learn.md"
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ import sigua
 from sigua_torch import SIGUALoss
 from sigua_torch.lightning import SetEpoch
 
-GUIDE = Path(__file__).parents[1] / "examples" / "README.md"
+GUIDE = Path(__file__).parents[1] / "examples" / "guide" / "trainers.md"
 METHOD = sigua.sigua_ag(warmup=10)
 STEPS = 24
 EPOCHS = [step / 2 for step in range(STEPS)]
