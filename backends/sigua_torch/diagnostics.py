@@ -39,6 +39,7 @@ class SelectionMeter:
     def __init__(self) -> None:
         self.counts: dict[str, Tensor] = {}
         self.classes: Tensor | None = None
+        self._kinds: str | None = None
         self._missing: set[int] = set()
 
     @torch.no_grad()
@@ -65,7 +66,10 @@ class SelectionMeter:
             ValueError: shapes or dtypes that do not fit, other arguments or another number of
                 classes than in the calls before, or, on the CPU, a class out of range.
         """
-        good, right, found = _mask(split), None, None
+        if not isinstance(split, Split):  # None after a call inside a transform of torch.func, too
+            advice = "criterion.split after a training call"
+            _refuse("split", "be a sigua.Split", type(split).__name__, advice)
+        good, right, found = split.good, None, None
         if intact is not None:
             _require("intact", intact, good.shape, (torch.bool,), "clean == y")
         if target is not None:
@@ -74,22 +78,16 @@ class SelectionMeter:
         if logits is not None:
             if target is None:
                 _refuse("target", "be given with logits", None, "target=labels")
-            predicted, k = _predicted(logits, good.shape)
-            label = target.masked_fill(~part, 0)
-            _in_range("target", label, k)
-            pairs, ones = torch.stack([predicted, label]).reshape(2, -1), part.reshape(1, -1).long()
-            found = ones.new_zeros(2, k).scatter_add(1, pairs, ones.expand_as(pairs))
-            right = predicted == target
+            right, found = _compared(logits, target, part)
         masks = masks_to_count(split, part, intact=intact, right=right)
-        counts = {name: mask.sum() for name, mask in masks.items()}
-        if self.counts:
-            before, now = _named(self.counts, self.classes), _named(counts, found)
-            if before != now:
-                advice = "the same arguments in each call, and a SelectionMeter for each output"
-                _refuse("update", "count the same until report()", f"{now} after {before}", advice)
-            counts = {name: self.counts[name] + count for name, count in counts.items()}
-            found = None if found is None else found + self.classes
-        self.counts, self.classes = counts, found
+        kinds = ", ".join([*masks, *([] if found is None else [f"{found.shape[1]} classes"])])
+        if self._kinds not in (None, kinds):
+            advice = "the same arguments in each call, and a SelectionMeter for each output"
+            got = f"{kinds} after {self._kinds}"
+            _refuse("update", "count the same until report()", got, advice)
+        self._kinds = kinds
+        self.counts = {name: self.counts.get(name, 0) + mask.sum() for name, mask in masks.items()}
+        self.classes = found if found is None or self.classes is None else self.classes + found
 
     def report(self) -> EpochReport:
         """Return the epoch's report, in one transfer, and reset the counts.
@@ -108,7 +106,7 @@ class SelectionMeter:
         names, parts = list(self.counts), list(self.counts.values())
         parts += [] if self.classes is None else self.classes.reshape(-1).unbind()
         values = torch.stack(parts).cpu().numpy()
-        self.counts, self.classes = {}, None
+        self.counts, self.classes, self._kinds = {}, None, None
         self._look_for_missing(*values[len(names) :].reshape(2, -1))
         return report(dict(zip(names, values[: len(names)].tolist(), strict=True)))
 
@@ -226,22 +224,6 @@ def _require(
     _refuse(name, f"be a torch tensor, {tuple(shape)} of {dtypes[0]}", got, advice)
 
 
-def _named(counts: dict[str, Tensor], classes: Tensor | None) -> str:
-    k = [] if classes is None else [f"{classes.shape[1]} classes"]
-    return ", ".join([*counts, *k])
-
-
-def _mask(split: Split) -> Tensor:
-    """Return who is good, of a mini-batch's split."""
-    if not isinstance(split, Split):
-        advice = "criterion.split after a training call"
-        _refuse("split", "be a sigua.Split", type(split).__name__, advice)
-    if torch._C._functorch.is_batchedtensor(split.good):
-        advice = "one call of the criterion for each mini-batch"
-        _refuse("split", "be that of a mini-batch", "one from inside torch.func.vmap", advice)
-    return split.good
-
-
 def _in_range(name: str, value: Tensor, size: int) -> None:
     """Raise ValueError on an index outside [0, size); on the CPU only, because it is read."""
     if value.device.type == "cpu" and value.numel():
@@ -249,6 +231,18 @@ def _in_range(name: str, value: Tensor, size: int) -> None:
         if low < 0 or high >= size:
             outside = low if low < 0 else high
             _refuse(name, f"lie in [0, {size})", outside, "counting from 0")
+
+
+def _compared(logits: Tensor, target: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
+    """Return whether the model predicts the label, and how often each is predicted and labelled.
+
+    They are bool, like the target, and int64, (2, k), of those that take part.
+    """
+    predicted, k = _predicted(logits, target.shape)
+    label = target.masked_fill(~part, 0)
+    _in_range("target", label, k)
+    pairs, ones = torch.stack([predicted, label]).reshape(2, -1), part.reshape(1, -1).long()
+    return predicted == target, ones.new_zeros(2, k).scatter_add(1, pairs, ones.expand_as(pairs))
 
 
 def _predicted(logits: Tensor, shape: torch.Size) -> tuple[Tensor, int]:
