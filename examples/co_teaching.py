@@ -51,7 +51,7 @@ def train(method: sigua.Method, data: Data, seed: int, epochs: int) -> Iterator[
             for own in logits:
                 judge(own, y)
                 splits.append(judge.split)
-            loss = learn(logits[0], y, splits[1]) + learn(logits[1], y, splits[0])
+            loss = learn(logits[0], y, trusted=splits[1]) + learn(logits[1], y, trusted=splits[0])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

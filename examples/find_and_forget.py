@@ -80,7 +80,8 @@ class Run:
             for index in torch.randperm(len(self.data.x)).split(128):
                 logits, y = self.net(self.data.x[index]), self.data.y[index]
                 self.optimizer.zero_grad()
-                loss = criterion(logits, y, None if trusted is None else trusted[index])
+                marks = None if trusted is None else trusted[index]
+                loss = criterion(logits, y, trusted=marks)
                 loss.backward()
                 self.optimizer.step()
                 self.history.update(index, logits, y)

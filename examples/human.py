@@ -99,7 +99,7 @@ def make_criterion(name: str, labels: np.ndarray, true: np.ndarray, warmup: floa
     T = sigua.TransitionMatrix(counts / counts.sum(axis=1, keepdims=True))
     if name == "ELR":
         return EarlyLearning(len(labels), GENRES)
-    base = generalized_cross_entropy if name == "GCE" else None
+    loss = generalized_cross_entropy if name == "GCE" else nn.CrossEntropyLoss()
     method = {
         "SIGUA_AG": lambda: sigua.sigua_ag(warmup),
         "SIGUA_AG, by_class=False": lambda: sigua.sigua_ag(warmup, by_class=False),
@@ -107,9 +107,11 @@ def make_criterion(name: str, labels: np.ndarray, true: np.ndarray, warmup: floa
         "SIGUA_SL": lambda: sigua.sigua_sl(rate, delta=0.3 * rate),
         "forward": lambda: sigua.forward_correction(T),
         "SIGUA_BC": lambda: sigua.sigua_bc(T),
-        "floor on forward": lambda: sigua.sigua_fc(T),
+        "floor on forward": lambda: sigua.custom(
+            sigua.NoiseFloor(sigua.noise_floor(T)), 1.0, "forward", T
+        ),
     }.get(name, sigua.standard)()
-    return SIGUALoss(method, base=base)
+    return SIGUALoss(method, loss)
 
 
 def train(

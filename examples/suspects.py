@@ -167,7 +167,7 @@ def train(
         for index in torch.randperm(len(data.x)).split(size):
             logits, y = net(data.x[index]), data.y[index]
             optimizer.zero_grad()
-            criterion(logits, y, None if trusted is None else trusted[index]).backward()
+            criterion(logits, y, trusted=None if trusted is None else trusted[index]).backward()
             optimizer.step()
             if history is not None:
                 history.update(index, logits, y)
@@ -191,7 +191,7 @@ def out_of_fold(case: Case, data: Data, seed: int) -> np.ndarray:
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     for seen, unseen in folds.split(data.x, data.y):
         part = data._replace(x=data.x[seen], y=data.y[seen])
-        net, _ = train(case, part, seed, case.epochs // 2)
+        net, _ = train(case, part, seed, max(case.epochs // 2, 1))
         p[unseen] = probabilities(net, data.x[unseen])
     return p
 

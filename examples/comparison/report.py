@@ -202,7 +202,8 @@ def draw_sensitivity(rows: list[Row], path: Path) -> None:
         )
     axes.set(xlabel="noise rate told / true noise rate", ylabel="test accuracy (%)")
     axes.set_title("MNIST, 50 % symmetric noise, misjudged")
-    axes.legend(fontsize=8)
+    if axes.lines:
+        axes.legend(fontsize=8)
     figure.savefig(path, dpi=120)
 
 
@@ -219,7 +220,8 @@ def draw_long(rows: list[Row], path: Path) -> None:
             axes.fill_between(epochs, mean - spread, mean + spread, color=COLORS[method], alpha=0.2)
     axes.set(xlabel="epoch", ylabel="test accuracy (%)", ylim=(40, 100))
     axes.set_title("MNIST, 50 % symmetric noise, 100 epochs without decay")
-    axes.legend(fontsize=8)
+    if axes.lines:
+        axes.legend(fontsize=8)
     figure.savefig(path, dpi=120)
 
 

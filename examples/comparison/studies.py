@@ -103,8 +103,8 @@ def make_criterion(
     if method == "agreement":
         return agreement(variant, len(noise.labels))
     if method == "GCE":
-        return SIGUALoss(sigua.standard(), base=generalized_cross_entropy)
-    if variant:
+        return SIGUALoss(sigua.standard(), generalized_cross_entropy)
+    if method in ("floor on CE", "floor on forward"):
         on_forward = method == "floor on forward"
         floor = sigua.noise_floor(T) if on_forward else sigua.noise_floor(rate, CLASSES)
         condition = {
@@ -120,12 +120,10 @@ def make_criterion(
             "standard": lambda: sigua.standard(),
             "self-teaching": lambda: sigua.self_teaching(rate),
             "SIGUA_SL": lambda: sigua.sigua_sl(rate, delta=0.3 * rate, gamma=gamma),
-            "floor on CE": lambda: sigua.sigua_nf(rate, CLASSES),
             "BC": lambda: sigua.backward_correction(T),
             "SIGUA_BC label": lambda: sigua.sigua_bc(T, over="label"),
             "SIGUA_BC batch": lambda: sigua.sigua_bc(T, over="batch"),
             "forward": lambda: sigua.forward_correction(T),
-            "floor on forward": lambda: sigua.sigua_fc(T),
         }[method]()
     )
 
@@ -134,7 +132,7 @@ def agreement(variant: str, examples: int) -> nn.Module:
     """Return agreement's criterion; a variant such as "warmup 5" changes one argument."""
     name, _, value = variant.partition(" ")
     return {
-        "over GCE": lambda: SIGUALoss(sigua.sigua_ag(), base=generalized_cross_entropy),
+        "over GCE": lambda: SIGUALoss(sigua.sigua_ag(), generalized_cross_entropy),
         "without c": lambda: SIGUALoss(sigua.sigua_ag(by_class=False)),
         "averaged": lambda: AveragedAgreement(examples, CLASSES),
         "then forward": lambda: ThenForward(CLASSES),
@@ -153,7 +151,7 @@ class Averaged:
     horizon = 0.0
 
     def __post_init__(self) -> None:
-        self.average: Tensor | None = None
+        self.average: Any = None
 
     def at(self, epoch: float) -> tuple[float, ...]:
         return (self.floor,)
@@ -161,8 +159,9 @@ class Averaged:
     def split(self, batch: Any, floor: Any) -> sigua.Split:
         mean = batch.mean()
         if self.average is None:
-            self.average = mean.clone()
-        self.average.mul_(self.keep).add_(mean, alpha=1 - self.keep)
+            self.average = 1 * mean
+        self.average *= self.keep  # in its place, where a graph on a GPU looks for it
+        self.average += (1 - self.keep) * mean
         return sigua.Split(self.average >= floor, self.average < floor)
 
 

@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 import networks
+import robust
 import torch
 from settings import Optimizer, Run
 from tasks import Task
 from torch import Tensor, nn
 
 import sigua
-from sigua_torch import SIGUALoss, losses
+from sigua_torch import SIGUALoss
 
 EVALUATE = 2_000  # examples at a time
 DECIMALS = 4  # of a percentage
@@ -91,7 +92,8 @@ class Trainer:
             y = task.y[batch]
             self.optimizer.zero_grad()
             logits = self.forward(task.x[batch])
-            loss = criterion(logits, y, task.intact[batch]) if known else criterion(logits, y)
+            marks = {"trusted": task.intact[batch]} if known else {}
+            loss = criterion(logits, y, **marks)
             loss.backward()
             self.optimizer.step()
             if self.selects:
@@ -155,8 +157,8 @@ def criterion(run: Run, method: sigua.Method) -> SIGUALoss:
     """Return the criterion, on cross-entropy or on one of the two robust losses."""
     if run.method not in ("Huber", "log-sum"):
         return SIGUALoss(method)
-    bases = {"Huber": losses.huber, "log-sum": partial(losses.log_sum, epsilon=1.0)}
-    return SIGUALoss(method, base=bases[run.method])
+    robust_losses = {"Huber": robust.huber, "log-sum": partial(robust.log_sum, epsilon=1.0)}
+    return SIGUALoss(method, robust_losses[run.method])
 
 
 def make_optimizer(settings: Optimizer, net: nn.Module) -> torch.optim.Optimizer:

@@ -99,7 +99,7 @@ def runs(
             criterion = SIGUALoss(methods[name])
             yield name, train(data, rows, given, checked, criterion, seed, epochs)
         elif name == "GCE":
-            criterion = SIGUALoss(sigua.standard(), base=losses.generalized_cross_entropy)
+            criterion = SIGUALoss(sigua.standard(), losses.generalized_cross_entropy)
             yield name, train(data, rows, given, checked, criterion, seed, epochs)
         elif name in together:
             some, criterion = part(data.x[fit], data.true[fit]), SIGUALoss(together[name])

@@ -23,13 +23,19 @@ METHOD = sigua.sigua_ag(warmup=10)
 
 
 class SetEpoch(TrainerCallback):
-    """Tells the criterion the Trainer's epoch, with its fraction; a resumed Trainer's, too."""
+    """Tells the criterion the Trainer's epoch, with its fraction, and when a step ends.
+
+    A resumed Trainer's, too. Micro-batches that are accumulated are one step.
+    """
 
     def __init__(self, criterion: SIGUALoss) -> None:
         self.criterion = criterion
 
     def on_step_begin(self, args, state, control, **kwargs) -> None:
         self.criterion.set_epoch(state.epoch)
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        self.criterion.end_step()
 
 
 def texts(n: int, noise: float, seed: int) -> list[dict]:
