@@ -7,6 +7,7 @@ scikit-learn), trainers (torch, Keras and what examples/trainers needs). By defa
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,25 @@ def documented():
         return found
 
     return blocks
+
+
+@pytest.fixture
+def example(monkeypatch, capsys, tmp_path):
+    """Run an example as a user does, but in this process; return what it prints.
+
+    It runs in an empty folder, `tmp_path`; what it ends with if it refuses is a SystemExit.
+    """
+
+    def run(path, *arguments):
+        monkeypatch.syspath_prepend(path.parent)
+        for file in path.parent.glob("*.py"):  # other examples have modules of the same names
+            monkeypatch.delitem(sys.modules, file.stem, raising=False)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture(scope="session")

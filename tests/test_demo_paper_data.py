@@ -1,17 +1,16 @@
 """The loaders of the paper's data, on tiny files in the real formats, written here."""
 
 import codecs
-import gzip
 import importlib
 import os
 import pickle
-import struct
 import sys
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
+from demo_files import write_mnist
 from scipy.io import savemat
 from sklearn.utils import Bunch
 
@@ -25,19 +24,10 @@ def pixels(*shape):
     return RNG.integers(0, 256, shape, dtype=np.uint8)
 
 
-def write_idx(path, array):
-    """Write bytes in the layout of MNIST's own page: 0, 0, type 8, dimensions, big-endian sizes."""
-    head = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
-    raw = head + array.astype(np.uint8).tobytes()
-    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
-
-
-def write_mnist(folder, end=""):
+def mnist(folder, end=""):
     """Write the four files; return what is in them."""
     parts = pixels(6, 5, 4), np.arange(6) % 10, pixels(3, 5, 4), np.arange(3)
-    names = "train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"
-    for name, array in zip(names, parts, strict=True):
-        write_idx(folder / f"{name}-ubyte{end}", array)
+    write_mnist(folder, *parts, end)
     return parts
 
 
@@ -52,24 +42,28 @@ def same(found, parts):
 @pytest.mark.parametrize("end", ["", ".gz"])
 @pytest.mark.parametrize("name", ["mnist", "fashion"])
 def test_idx_files_are_read_gzipped_or_not(tmp_path, name, end):
-    parts = write_mnist(tmp_path, end)
+    parts = mnist(tmp_path, end)
     found = data.load(name, tmp_path)
     same(found, parts)
     assert found.classes == 10
 
 
-def test_a_cut_off_idx_file_is_refused_by_name(tmp_path):
-    write_mnist(tmp_path)
-    path = tmp_path / "t10k-images-idx3-ubyte"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(SystemExit, match="t10k-images-idx3-ubyte is not a whole idx file"):
-        data.load("mnist", tmp_path)
-
-
-def test_a_missing_idx_file_is_named(tmp_path):
-    write_mnist(tmp_path)
-    (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(SystemExit, match="lacks t10k-labels-idx1-ubyte; put it there"):
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (slice(-1), "t10k-labels-idx1-ubyte is not a whole idx file"),
+        (None, "lacks t10k-labels-idx1-ubyte; put it there"),
+    ],
+    ids=["cut off", "missing"],
+)
+def test_an_idx_file_that_is_not_whole_or_not_there_is_named(tmp_path, kept, said):
+    mnist(tmp_path)
+    path = tmp_path / "t10k-labels-idx1-ubyte"
+    content = path.read_bytes()
+    path.unlink()
+    if kept is not None:
+        path.write_bytes(content[kept])
+    with pytest.raises(SystemExit, match=said):
         data.load("mnist", tmp_path)
 
 
@@ -150,22 +144,13 @@ def test_svhns_mat_file_is_read_with_the_images_first(tmp_path):
 def write_news(folder):
     """Write scikit-learn's cache of 20 Newsgroups and a GloVe file, in their formats, tiny."""
     names = ["alt.atheism", "comp.graphics", "comp.windows.x", "sci.space"]
-    parts = {
-        "train": Bunch(
-            data=["The cat, the dog!", "dog unknown", ""],
-            target=np.array([3, 1, 2]),
-            filenames=np.array(["a", "b", "c"]),
-            target_names=names,
-            DESCR="",
-        ),
-        "test": Bunch(
-            data=["a cat"],
-            target=np.array([0]),
-            filenames=np.array(["d"]),
-            target_names=names,
-            DESCR="",
-        ),
-    }
+
+    def bunch(texts, target, files):
+        arrays = {"target": np.array(target), "filenames": np.array(files)}
+        return Bunch(data=texts, **arrays, target_names=names, DESCR="")
+
+    train = bunch(["The cat, the dog!", "dog unknown", ""], [3, 1, 2], ["a", "b", "c"])
+    parts = {"train": train, "test": bunch(["a cat"], [0], ["d"])}
     (folder / "20news-bydate_py3.pkz").write_bytes(codecs.encode(pickle.dumps(parts), "zlib_codec"))
     text = "the 0.5 1\ncat 2 -3e-1\nbird 9 9\ndog 4 5\n"
     (folder / "glove.6B.300d.txt").write_text(text, encoding="utf-8")
@@ -214,34 +199,30 @@ def test_svhn_has_to_be_at_hand(tmp_path):
         data.svhn(None)
 
 
+def keras(monkeypatch, **loaders):
+    """Put a Keras in place that loads data sets by these functions."""
+    sets = {name: types.SimpleNamespace(load_data=load) for name, load in loaders.items()}
+    module = types.SimpleNamespace(datasets=types.SimpleNamespace(**sets))
+    monkeypatch.setitem(sys.modules, "keras", module)
+
+
 def test_without_a_folder_keras_is_asked_by_its_own_name_of_the_data_set(monkeypatch):
     parts = pixels(4, 2, 2), np.arange(4), pixels(2, 2, 2), np.arange(2)
-    loader = types.SimpleNamespace(load_data=lambda: (parts[:2], parts[2:]))
-    module = types.SimpleNamespace(datasets=types.SimpleNamespace(fashion_mnist=loader))
-    monkeypatch.setitem(sys.modules, "keras", module)
+    keras(monkeypatch, fashion_mnist=lambda: (parts[:2], parts[2:]))
     same(data.load("fashion", None), parts)
 
 
-def test_without_keras_one_sentence_says_how_to_go_on(monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras", None)
-    with pytest.raises(SystemExit) as caught:
-        data.load("cifar10", None)
-    said = str(caught.value)
-    assert said.startswith("cifar10: keras downloads it")
-    assert said.endswith(
-        "pip install keras, or give --data DIR with the folder cifar-10-batches-py or cifar10.npz"
-    )
-
-
-def test_a_download_that_fails_is_one_sentence(monkeypatch):
-    def fail():
-        raise Exception("URL fetch failure")
-
-    loader = types.SimpleNamespace(load_data=fail)
-    module = types.SimpleNamespace(datasets=types.SimpleNamespace(mnist=loader))
-    monkeypatch.setitem(sys.modules, "keras", module)
+def test_what_keras_cannot_give_is_one_sentence(monkeypatch):
+    """Because the download fails, or because there is no Keras."""
+    keras(monkeypatch, mnist=lambda: (_ for _ in ()).throw(Exception("URL fetch failure")))
     with pytest.raises(SystemExit, match=r"the download failed \(URL fetch failure\); give --data"):
         data.load("mnist", None)
+    monkeypatch.setitem(sys.modules, "keras", None)
+    advice = "give --data DIR with the folder cifar-10-batches-py or cifar10.npz$"
+    with pytest.raises(
+        SystemExit, match=f"^cifar10: keras downloads it.*pip install keras, or {advice}"
+    ):
+        data.load("cifar10", None)
 
 
 def test_real_mnist_has_the_sizes_that_everybody_knows():
@@ -251,15 +232,5 @@ def test_real_mnist_has_the_sizes_that_everybody_knows():
     found = data.load("mnist", Path(folder))
     assert (found.x.shape, found.x_test.shape) == ((60_000, 28, 28), (10_000, 28, 28))
     assert found.y[:5].tolist() == [5, 0, 4, 1, 9]
-    assert np.bincount(found.y_test).tolist() == [
-        980,
-        1135,
-        1032,
-        1010,
-        982,
-        892,
-        958,
-        1028,
-        974,
-        1009,
-    ]
+    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert np.bincount(found.y_test).tolist() == counts

@@ -93,6 +93,8 @@ def test_selection_is_reported_for_methods_that_select():
 
 def test_page_is_honest_about_seeds_preset_and_unfinished_runs(tmp_path):
     chosen = cells("set1-mnist", "sym-20", "standard", (0, 3))
+    assert not report.write("set1-mnist", "title", chosen, {}, tmp_path)
+    assert not list(tmp_path.iterdir())  # nothing was trained
     rows = rows_of(chosen, [[80.0] * 25, [70.0] * 12])
     assert report.write("set1-mnist", "title", chosen, rows, tmp_path)
     page = (tmp_path / "title.md").read_text()
@@ -112,12 +114,6 @@ def test_every_experiment_is_drawn_with_a_line_for_each_cell(name):
     figure = report.draw(name, groups)
     lines = sum(len(axis.lines) for axis in figure.axes)
     assert lines == len(every) * (4 if name == "fig1" else 1)  # three curves and the shift
-
-
-def test_nothing_is_written_where_nothing_was_trained(tmp_path):
-    chosen = cells("set1-mnist", "sym-20", "standard", (0,))
-    assert not report.write("set1-mnist", "title", chosen, {}, tmp_path)
-    assert not list(tmp_path.iterdir())
 
 
 def test_finished_rows_win_over_unfinished_and_newer_ones_over_older(tmp_path):

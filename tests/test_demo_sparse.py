@@ -7,45 +7,22 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import scipy.linalg
 import scipy.sparse as sp
 
 import sigua
 from sigua import TransitionMatrix
 
-LEFT_OUT = 1e-8  # of a row of T^-1, in all
+FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
 
 
-def confusions(k, size=5, noise=0.4, seed=0):
-    """Each class of a group of `size` is confused with two others of it, and with some of its own.
-
-    With a single group this is every class with two others at random.
-    """
+def confusions(k, noise=0.4, seed=0):
+    """In groups of 5 each class is confused with two others, or with one twice."""
     rng = np.random.default_rng(seed)
     each = np.repeat(np.arange(k), 2)
-    others = each // size * size + (each + rng.integers(1, size, 2 * k)) % size
-    others = np.minimum(others, k - 1)
+    others = np.minimum(each // 5 * 5 + (each + rng.integers(1, 5, 2 * k)) % 5, k - 1)
     rates = rng.uniform(0, noise, k)
     shares = (rng.dirichlet([1, 1], k) * rates[:, None]).ravel()
     return sp.coo_array((shares, (each, others)), shape=(k, k)) + sp.diags_array(1 - rates)
-
-
-def chain(k, noise=0.4):
-    """Each class is confused with its neighbours: no groups."""
-    off = np.full(k - 1, noise / 2)
-    on = np.full(k, 1 - noise)
-    on[[0, -1]] = 1 - noise / 2
-    return sp.diags_array([off, on, off], offsets=[-1, 0, 1])
-
-
-def dense(table, k):
-    """Return a padded table as a k x k array."""
-    rows = np.zeros((k, k))
-    np.add.at(rows, (np.arange(k)[:, None], table.columns), table.values)
-    return rows
-
-
-FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
 
 
 @pytest.mark.parametrize("make", [sp.coo_array, sp.coo_matrix])
@@ -56,8 +33,7 @@ def test_every_format_is_the_same_matrix(form, make):
     assert TransitionMatrix(sp.csr_array(rows)) == T
     assert np.array_equal(T.rows, TransitionMatrix(rows).rows)
     assert np.array_equal(sp.csr_array(T.csr, shape=(10, 10)).toarray(), T.rows)
-    assert T.num_classes == 10
-    assert T.flip_rate is None
+    assert (T.num_classes, T.flip_rate, T.form) == (10, None, "sparse")
 
 
 def test_duplicates_add_up_and_zeros_are_no_entries():
@@ -74,9 +50,8 @@ def test_the_callers_matrix_is_left_alone_and_ours_cannot_be_changed():
     assert (rows != before).nnz == 0
     rows.data[:] = 0
     assert T.rows[0, 0] > 0.8
-    T.inverse_table  # noqa: B018  # a cached table travels with the copy
     for copy in (T, deepcopy(T), pickle.loads(pickle.dumps(T))):
-        for array in (*copy.csr, copy.rows):
+        for array in (*copy.csr, copy.rows, copy.inverse):
             with pytest.raises(ValueError, match="read-only"):
                 array[0] = 0
 
@@ -98,9 +73,8 @@ def test_matrices_that_are_kept_in_different_ways_are_different():
     sparse = TransitionMatrix(sp.csr_array(rows))
     assert sparse != TransitionMatrix(rows)
     assert sparse != TransitionMatrix.symmetric(0.5, 3)
-    assert TransitionMatrix(sp.csr_array(TransitionMatrix.pair(0.2, 2000).rows)) == (
-        TransitionMatrix.pair(0.2, 2000)
-    )
+    pair = TransitionMatrix.pair(0.2, 2000)
+    assert TransitionMatrix(sp.csr_array(pair.rows)) == pair
 
 
 def test_cleanlab_gives_the_transpose():
@@ -142,21 +116,16 @@ def test_other_shapes_are_refused():
             TransitionMatrix(rows)
 
 
-def test_a_singular_pair_of_classes_among_many_is_refused():
+def test_beyond_ten_thousand_classes_the_diagonal_says_whether_there_is_an_inverse():
+    """Above one half there is one, which is not made; else nobody looks for it."""
     rows = confusions(20_000).tolil()
+    T = TransitionMatrix(rows)
+    for made in ("rows", "inverse"):
+        with pytest.raises(ValueError, match=r"^T: must have at most 10000 classes .*, got 20000;"):
+            getattr(T, made)
     rows[:5, :5] = np.eye(5)
     rows[:2, :2] = 0.5
-    with pytest.raises(ValueError, match=r"^rows: must make T invertible, .*number of inf"):
-        TransitionMatrix(rows)
-
-
-def test_strong_noise_is_taken_in_groups_and_refused_where_everything_hangs_together():
-    """70 % noise within groups of 5 has the inverse of each group; nobody can tell of one chain."""
-    block = TransitionMatrix.symmetric(0.7, 5)
-    T = TransitionMatrix(sp.block_diag([block.rows] * 500))
-    assert np.abs(dense(T.inverse_table, 2500)[5:10, 5:10] - block.inverse).max() <= 1e-8
-    rows = sp.csr_array(TransitionMatrix.pair(0.6, 2100).rows)
-    with pytest.raises(ValueError, match=r"^rows: must have groups .*2000.* one half, got .*2100;"):
+    with pytest.raises(ValueError, match=r"^rows: "):
         TransitionMatrix(rows)
 
 
@@ -173,34 +142,8 @@ def test_the_inverse_equals_exact_fractions():
     assert determinant == Fraction(9, 32)
     want = [[float(x / determinant) for x in row] for row in adjugate]
     T = TransitionMatrix(sp.csr_array(np.array([[a, b, c], [d, e, f], [g, h, i]], dtype=float)))
-    np.testing.assert_allclose(dense(T.inverse_table, 3), want, rtol=1e-15, atol=1e-15)
+    np.testing.assert_allclose(T.inverse, want, rtol=1e-15, atol=1e-15)
     np.testing.assert_allclose(T.inverse_column_sums, np.sum(want, axis=0), rtol=1e-15, atol=1e-15)
-    assert dense(T.column_table, 3).tolist() == [
-        [float(x) for x in r] for r in zip(*[(a, b, c), (d, e, f), (g, h, i)], strict=True)
-    ]
-
-
-LARGE = {
-    "groups": confusions(2100),
-    "strong groups": confusions(2100, noise=0.6),
-    "chain": chain(2100),
-    "at random": confusions(2100, size=2100, noise=0.1),
-    "one for all": sp.diags_array([1.0] + [0.7] * 2099)
-    + sp.coo_array((np.full(2099, 0.3), (np.arange(1, 2100), np.zeros(2099, int))), (2100, 2100)),
-}
-
-
-@pytest.mark.parametrize("rows", LARGE.values(), ids=LARGE)
-def test_the_inverse_equals_scipys(rows):
-    """Every row to 1e-8 in the sum of its errors."""
-    T = TransitionMatrix(rows)
-    table = T.inverse_table
-    want = scipy.linalg.inv(rows.toarray())
-    error = np.abs(dense(table, 2100) - want).sum(axis=1).max()
-    assert error <= LEFT_OUT + 1e-12
-    assert table.columns.shape[1] < 2100
-    # Of a column, too, as every row that has an error is near.
-    np.testing.assert_allclose(T.inverse_column_sums, want.sum(axis=0), rtol=0, atol=3 * LEFT_OUT)
 
 
 def test_corrupting_labels_draws_from_the_rows():
@@ -217,7 +160,7 @@ def test_a_sparse_matrix_has_the_noise_floor_of_its_rows():
     """Uniform, with a prior, and with observed frequencies: as the dense one, to rounding."""
     rng = np.random.default_rng(0)
     rows = 0.7 * np.eye(40) + 0.2 * np.roll(np.eye(40), 1, 1) + 0.1 * np.roll(np.eye(40), 5, 1)
-    dense, sparse = TransitionMatrix(rows), TransitionMatrix(scipy.sparse.csr_array(rows))
+    dense, sparse = TransitionMatrix(rows), TransitionMatrix(sp.csr_array(rows))
     for given in ({}, {"prior": rng.random(40)}, {"observed": 1 + rng.random(40)}):
         expected = pytest.approx(sigua.noise_floor(dense, **given), rel=1e-7)
         assert sigua.noise_floor(sparse, **given) == expected
@@ -226,6 +169,5 @@ def test_a_sparse_matrix_has_the_noise_floor_of_its_rows():
 def test_the_noise_floor_of_many_classes_needs_no_dense_matrix():
     """Pair noise on 100,000 classes: the entropy of (0.55, 0.45)."""
     T = TransitionMatrix.pair(0.45, 100_000)
-    expected = pytest.approx(-0.55 * np.log(0.55) - 0.45 * np.log(0.45), rel=1e-12)
-    assert sigua.noise_floor(T) == expected
-    assert sigua.noise_floor(T, observed=np.ones(100_000)) == expected
+    expected = -0.55 * np.log(0.55) - 0.45 * np.log(0.45)
+    assert sigua.noise_floor(T) == pytest.approx(expected, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Checked and noisy examples in one mini-batch: the guide's recipe, in its two forms."""
+"""Checked and noisy examples in one mini-batch: the guide's recipe, in its three forms."""
 
 import pytest
 import torch
@@ -13,14 +13,24 @@ METHODS = [
     sigua.forward_correction(sigua.TransitionMatrix.pair(0.3, 4)),
     sigua.sigua_ag(warmup=0),
 ]
+plain = nn.CrossEntropyLoss()
 
 
-def mini_batch(n=40, checked=12):
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(n, 4, generator=generator, dtype=torch.float64)
-    mask = torch.zeros(n, dtype=torch.bool)
-    mask[torch.randperm(n, generator=generator)[:checked]] = True
-    return logits, torch.randint(0, 4, (n,), generator=generator), mask
+def by_where(criterion, z, y, checked):
+    return criterion(z, y, where=~checked) + plain(z, y.masked_fill(~checked, -100))
+
+
+def by_ignore_index(criterion, z, y, checked):
+    noisy = criterion(z, y.masked_fill(checked, -100))
+    return noisy + plain(z, y.masked_fill(~checked, -100))
+
+
+def by_parts(criterion, z, y, checked):
+    """As if the loader gave the noisy first."""
+    order = torch.cat([torch.where(~checked)[0], torch.where(checked)[0]])
+    n = int((~checked).sum())
+    (noisy, known), (given, true) = (part[order].split([n, len(y) - n]) for part in (z, y))
+    return criterion(noisy, given) + plain(known, true)
 
 
 def gradient(loss, logits):
@@ -29,33 +39,19 @@ def gradient(loss, logits):
     return logits.grad
 
 
+@pytest.mark.parametrize("together", [by_where, by_ignore_index, by_parts])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_checked_examples_count_in_full_and_the_others_as_if_they_were_alone(method):
-    """By a mask and ignore_index: the gradient is the plain one here, and the method's there."""
-    logits, labels, checked = mini_batch()
-    plain, criterion = nn.CrossEntropyLoss(), SIGUALoss(method)
-
-    def together(z):
-        noisy = criterion(z, labels.masked_fill(checked, -100))
-        return noisy + plain(z, labels.masked_fill(~checked, -100))
-
-    found = gradient(together, logits)
+def test_checked_examples_count_in_full_and_the_others_as_if_they_were_alone(method, together):
+    """The gradient is the plain one here, and the method's there."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(40, 4, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 4, (40,), generator=generator)
+    checked = torch.rand(40, generator=generator) < 0.3
+    criterion = SIGUALoss(method)
+    found = gradient(lambda z: together(criterion, z, labels, checked), logits)
     right = gradient(lambda z: plain(z, labels[checked]), logits[checked])
     given = gradient(lambda z: SIGUALoss(method)(z, labels[~checked]), logits[~checked])
     torch.testing.assert_close(found[checked], right, rtol=1e-12, atol=1e-15)
     torch.testing.assert_close(found[~checked], given, rtol=1e-12, atol=1e-15)
-    assert not criterion.split.good[checked].any()
-    assert not criterion.split.bad[checked].any()
-
-
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-def test_parts_of_one_forward_pass_are_the_same_as_a_mask(method):
-    logits, labels, checked = mini_batch()
-    order = torch.cat([torch.where(~checked)[0], torch.where(checked)[0]])
-    plain, criterion = nn.CrossEntropyLoss(), SIGUALoss(method)
-    n = int((~checked).sum())
-    noisy, known = logits[order].split([n, len(order) - n])
-    parts = criterion(noisy.requires_grad_(), labels[order][:n]) + plain(known, labels[order][n:])
-    mask = SIGUALoss(method)(logits.requires_grad_(), labels.masked_fill(checked, -100))
-    mask = mask + plain(logits, labels.masked_fill(~checked, -100))
-    assert parts.item() == pytest.approx(mask.item(), rel=1e-12)
+    if together is not by_parts:
+        assert not (criterion.split.good | criterion.split.bad)[checked].any()

@@ -18,11 +18,16 @@ def data(shape, num_classes=10):
     return logits, torch.randint(0, num_classes, shape, generator=generator)
 
 
-@pytest.mark.parametrize("wrap", [dict, OrderedDict])
+@pytest.mark.parametrize("shape", [(40,), (2, 3, 4)], ids=["examples", "images"])
+@pytest.mark.parametrize("wrap", [dict, OrderedDict, SimpleNamespace])
 @pytest.mark.parametrize("items", [None, 80])
-def test_logits_in_a_mapping_count_as_logits(wrap, items):
-    """Loss, gradient and masks are those of the bare logits, with and without a denominator."""
-    logits, labels = data((40,))
+def test_an_output_that_has_logits_counts_as_its_logits(wrap, items, shape):
+    """Loss, gradient and masks are those of the bare logits, with and without a denominator.
+
+    Images, (N, height, width), have the classes first, as segmentation models return them.
+    """
+    logits, labels = data(shape)
+    logits = logits.movedim(-1, 1)
     bare, wrapped = SIGUALoss(METHOD), SIGUALoss(METHOD)
     want = bare(logits, labels, num_items_in_batch=items)
     got = wrapped(wrap(loss=None, logits=logits), labels, num_items_in_batch=items)
@@ -30,12 +35,6 @@ def test_logits_in_a_mapping_count_as_logits(wrap, items):
     grads = [torch.autograd.grad(loss, logits)[0] for loss in (got, want)]
     assert torch.equal(*grads)
     assert torch.equal(wrapped.split.bad, bare.split.bad)
-
-
-def test_an_object_with_logits_counts_as_its_logits():
-    logits, labels = data((40,))
-    got = SIGUALoss(METHOD)(SimpleNamespace(logits=logits), labels)
-    assert got.item() == SIGUALoss(METHOD)(logits, labels).item()
 
 
 @pytest.mark.parametrize("num_classes", [5, 7])
@@ -51,44 +50,27 @@ def test_token_classifiers_have_the_classes_last(num_classes):
     assert not criterion.split.good[:, 5:].any()
 
 
-def test_images_in_a_mapping_keep_the_classes_first():
-    """(N, k, height, width) for (N, height, width), as segmentation models have them."""
-    logits, labels = data((2, 3, 4), 5)
-    first = logits.movedim(-1, 1)
-    got = SIGUALoss(METHOD)({"logits": first}, labels)
-    assert got.item() == SIGUALoss(METHOD)(first, labels).item()
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ({"loss": None, "scores": None}, "^input: must have 'logits' if .* got 'loss', 'scores';"),
+        ({}, "^input: must have 'logits' if it is a mapping, got an empty one;"),
+        ({"logits": [[0.0, 1.0]] * 4}, "^input: must be a torch tensor, got a list"),
+        ((torch.zeros(4, 2),), r"^input: must be logits, .* got tuple; .*return_dict"),
+        ([torch.zeros(4, 2)], r"^input: must be logits, .* got list; .*return_dict"),
+    ],
+    ids=["other names", "empty", "a list of numbers", "tuple", "list"],
+)
+def test_an_output_without_logits_is_refused(output, message):
+    """Nothing says what a tuple's first entry is, or whether it is for the next token."""
+    with pytest.raises(ValueError, match=message):
+        SIGUALoss(METHOD)(output, torch.tensor([0, 1, 0, 1]))
 
 
 def test_a_mapping_is_plain_after_eval():
     logits, labels = data((40,))
     got = SIGUALoss(METHOD).eval()({"logits": logits}, labels)
     assert got.item() == torch.nn.functional.cross_entropy(logits, labels).item()
-
-
-def test_a_mapping_without_logits_is_refused_by_its_names():
-    _, labels = data((4,))
-    rule = r"input: must have 'logits' if it is a mapping, got 'loss', 'scores'; .+"
-    with pytest.raises(ValueError, match=rule):
-        SIGUALoss(METHOD)({"loss": None, "scores": None}, labels)
-
-
-def test_logits_that_are_no_tensor_are_refused():
-    _, labels = data((4,))
-    with pytest.raises(ValueError, match="input: must be a torch tensor, got a list"):
-        SIGUALoss(METHOD)({"logits": [[0.0, 1.0]] * 4}, labels)
-
-
-def test_a_state_dict_holds_tensors_alone():
-    """Files of safetensors, which many trainers write, hold nothing else."""
-    assert all(isinstance(value, torch.Tensor) for value in SIGUALoss(METHOD).state_dict().values())
-
-
-@pytest.mark.parametrize("wrap", [tuple, list])
-def test_logits_in_a_tuple_are_refused(wrap):
-    """Nothing says what its first entry is, or whether it is for the next token."""
-    logits, labels = data((40,))
-    with pytest.raises(ValueError, match=r"^input: must be logits, .* got (tuple|list); .*dict"):
-        SIGUALoss(METHOD)(wrap([logits]), labels)
 
 
 def test_an_output_that_is_called_causal_is_compared_with_the_next_token():

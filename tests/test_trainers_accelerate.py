@@ -27,13 +27,6 @@ def weights(net):
     return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
 
 
-def test_example_forgets_what_plain_training_memorises(accuracies):
-    found = accuracies(EXAMPLE)
-    assert list(found) == ["plain", "SIGUA"]
-    assert float(found["SIGUA"]) > 85
-    assert float(found["SIGUA"]) > float(found["plain"]) + 10
-
-
 def test_a_resumed_run_is_the_run_that_was_never_interrupted(example, tmp_path):
     whole = example.Run(METHOD)
     whole.fit(range(6))
