@@ -28,7 +28,7 @@ def launch(*command):
 def test_ddp_starts_under_torchrun_and_beats_what_memorising_gives():
     """Two processes; both kinds of selection get past the half of the labels that is true."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    said = launch(*torchrun, EXAMPLES / "ddp.py", "--epochs", "15")
+    said = launch(*torchrun, EXAMPLES / "ddp.py", "--epochs", "12")
     pattern = r"each of 2 processes ranks (.+): (\d+\.\d) % of the test digits right"
     found = dict(re.findall(pattern, said))
     assert list(found) == ["its own examples", "the examples of all"]

@@ -18,7 +18,7 @@ METHODS = {
     "forward": (sigua.forward_correction(PAIR), PAIR),
 }
 MARGIN = 1.0  # points of accuracy; seeds differ by more
-SEEDS = 3
+SEEDS = 2
 
 
 def final_accuracy(method, T, dtype, seed, epochs=30):
@@ -52,7 +52,7 @@ def final_accuracy(method, T, dtype, seed, epochs=30):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_half_precision_ends_within_a_point_of_float32(name):
-    """On the mean of three seeds, and float32 itself has learnt the digits."""
+    """On the mean of two seeds, and float32 itself has learnt the digits."""
     means = {}
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         runs = [final_accuracy(*METHODS[name], dtype, seed) for seed in range(SEEDS)]

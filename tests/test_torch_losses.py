@@ -340,26 +340,3 @@ def test_targets_that_do_not_fit_are_refused(name, target):
     """By PyTorch: 0.7 would be cut to class 0, and a column would broadcast."""
     with pytest.raises((ValueError, RuntimeError), match="target"):
         PAIRS[name][0](torch.zeros(8, 3), target)
-
-
-@pytest.mark.parametrize("method", [METHODS[0], METHODS[-1], sigua.standard()], ids=repr)
-def test_mixup_as_class_probabilities_ranks_each_example_by_its_mixed_loss(method):
-    """The loss of a mixed label is the mean of the two labels' losses, and one loss has one rank.
-
-    Two calls, which select once for each label, come to the same only where nobody is selected.
-    """
-    logits, labels = batch()
-    other, share = torch.roll(labels, 1), 0.7
-    one_hot = F.one_hot(labels, 4).double()
-    target = share * one_hot + (1 - share) * torch.roll(one_hot, 1, 0)
-    criterion = SIGUALoss(method)
-    value = criterion(logits, target)
-    z = logits.detach().numpy()
-    first, second = (reference.losses_and_slopes(method, z, y.numpy())[0] for y in (labels, other))
-    mixed = share * first + (1 - share) * second
-    split = reference.split(method, mixed)
-    assert criterion.split.good.tolist() == split.good.tolist()
-    assert criterion.split.bad.tolist() == split.bad.tolist()
-    close(value, sigua.objective(mixed, sigua.signed_weights(split, method.at(0)[0])))
-    twice = share * criterion(logits, labels) + (1 - share) * criterion(logits, other)
-    assert (abs(twice - value) < 1e-12).item() == (method == sigua.standard())
