@@ -131,10 +131,12 @@ def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Spli
             f"condition: split must return good and bad, got {type(masks).__name__}; "
             "try returning sigua.Split(good, bad)"
         )
-    if not is_built_in(condition):
-        for name, mask in zip(Split._fields, masks, strict=True):
-            _require_mask(name, mask, comparable)
     good, bad = masks
+    if is_built_in(condition):  # whose masks are disjoint, but for those of the user in Known
+        bad = bad & ~good if isinstance(condition, Known) else bad
+        return Split(good & comparable, bad & comparable)
+    for name, mask in zip(Split._fields, masks, strict=True):
+        _require_mask(name, mask, comparable)
     good = good & comparable
     return Split(good, bad & comparable & ~good)
 

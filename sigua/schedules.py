@@ -149,9 +149,8 @@ def rate_to_count(size: Any, parts: Any) -> Any:
     >>> rate_to_count(100, rate_to_parts(0.29))
     29
     """
-    if type(size) is type(parts) is int:
-        return size * parts // PARTS
-    if not any("32" in str(getattr(number, "dtype", "")) for number in (size, parts)):
+    counts = [number for number in (size, parts) if not isinstance(number, int)]
+    if not any("32" in str(number.dtype) for number in counts):
         return size * parts // PARTS
     low = size * (parts % 1000) // 1000
     middle = (size * (parts // 1000 % 1000) + low) // 1000
