@@ -249,6 +249,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         looked_up = self._looked_up or not options.is_plain or options.weight is not None
         given = of_classes(input, target, where, options.ignore_index, looked_up)
         require_classes(method, given.logits.shape[1])
+        _check.weights(options.weight, given.logits.shape[1])
         return given
 
     def _plain(self, input: Tensor, target: Tensor, where: Any, items: Any) -> Tensor:
