@@ -97,7 +97,7 @@ def test_what_the_constructor_refuses_is_refused_where_it_is_set_later(method, n
     assert criterion.split is None
     own = SIGUALoss(SL, nn.MSELoss())
     own.loss.reduction = "avg"
-    with pytest.raises(ValueError, match="^reduction: must be one of"):
+    with pytest.raises(ValueError, match=r"^reduction: must be one of"):
         own(LOGITS.clone().requires_grad_(), LOGITS)
 
 
@@ -199,7 +199,7 @@ def test_a_loss_per_row_or_per_image_is_none_too_many():
     for dims in ([], [1], [1, 2, 3]):
         loss = SIGUALoss(SL, lambda z, y, d=dims: (z - y).square().sum(d) if d else z - y)
         loss(images, torch.zeros(6, 3, 4, 4)).backward()
-    with pytest.raises(ValueError, match="^where: must be a bool per example, "):
+    with pytest.raises(ValueError, match=r"^where: must be a bool per example, "):
         loss(images, torch.zeros(6, 3, 4, 4), where=images > 0)
 
 

@@ -226,7 +226,7 @@ def in_pool(
 
     # Where values cannot be read, a process that refuses makes the loss of all NaN.
     shares = shares.to(ranked.dtype).masked_fill(refused, float("nan"))
-    found = {"valid": valid > 0, "shares": shares}
+    found: dict[str, Any] = {"valid": valid > 0, "shares": shares}
     if groups is not None:
         found["groups"] = rest[-1].long()
     if trusted is not None:

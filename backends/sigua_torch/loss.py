@@ -309,7 +309,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
             self._pool.check(shape.numel())
         losses, ranked = column(losses), column(ranked)
         known = method.correction == "none" and step.is_index(y, x) and options.is_plain
-        return Measured(losses, shape, plain, options.reduction, ranked, columns, items, here, known)
+        return Measured(
+            losses, shape, plain, options.reduction, ranked, columns, items, here, known
+        )
 
     def _add_measures(self, columns: dict[str, Any], given: Examples, options: Options) -> None:
         """Add what a rule may ask for: margins, and class sums."""
