@@ -119,6 +119,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self._by_class = reads(method.condition, "confidence")
         self._reads_margins = self._by_class or reads(method.condition, "margins")
         self._looked_up = self._reads_margins or method.T is not None or groups is not None
+        self._has_classes = method.T is not None or hasattr(method, "num_classes")
         self._marks = 2 * may_read_marks(method.condition)
         self.loss = nn.CrossEntropyLoss() if loss is None else loss
         with torch.inference_mode(False):  # whose tensors could not be filled later
@@ -248,8 +249,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
             return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
         looked_up = self._looked_up or not options.is_plain or options.weight is not None
         given = of_classes(input, target, where, options.ignore_index, looked_up)
-        require_classes(method, given.logits.shape[1])
-        _check.weights(options.weight, given.logits.shape[1])
+        if self._has_classes or options.weight is not None:
+            require_classes(method, given.logits.shape[1])
+            _check.weights(options.weight, given.logits.shape[1])
         return given
 
     def _plain(self, input: Tensor, target: Tensor, where: Any, items: Any) -> Tensor:
