@@ -227,7 +227,14 @@ def corrected_losses(
     return ops.where(ops.abs(found) > FINITE, INF, found)
 
 
-def class_sums(ops: Any, T: TransitionMatrix, loss: Any, logits: Array) -> Array:
+class HasColumnSums(Protocol):
+    """What `class_sums` reads of T, so that an adapter may keep it on the device."""
+
+    @property
+    def inverse_column_sums(self) -> Array: ...
+
+
+def class_sums(ops: Any, T: HasColumnSums, loss: Any, logits: Array) -> Array:
     """Return 1'T^-1 l, (N, ...): the left-hand side of Eq. 11."""
     losses = loss.every_class(ops, ops.floor(logits, -HUGE))
     row = ops.per_class(ops.constant(T.inverse_column_sums, losses), losses)

@@ -186,6 +186,7 @@ def select(
     losses: Array,
     *,
     valid: Array | None = None,
+    size: Any = None,
     shares: Array | None = None,
     trusted: Any = None,
     sums: Callable[[], Array] | None = None,
@@ -200,6 +201,7 @@ def select(
         numbers: `method.at(epoch)`, as numbers or 0-d tensors.
         losses: (n,), without gradient, float32 or better: what decides, without class weights.
         valid: bool, (n,): who takes part; None for all.
+        size: how many do, if it is known.
         shares: (n,), each example's part of the denominator, where good and bad are averaged apart;
             None for 1 each.
         trusted: bool, (n,), or a `Split` of two masks.
@@ -208,13 +210,14 @@ def select(
         groups: integers, (n,): who is judged together; None for all.
     """
     gamma, *rates = numbers
-    silent = losses > FINITE if valid is None else (losses > FINITE) | ~valid
-    # NumPy's can be read at once. Rules of a user's own may write to what they are given.
-    nobody = isinstance(silent, np.ndarray) and not silent.any()
-    own = nobody and is_built_in(method.condition)
-    ranked = losses if own else ops.where(silent, INF, losses)
+    ranked = losses if valid is None else ops.where(valid, losses, INF)
+    silent = ranked > FINITE
+    if not is_built_in(method.condition):  # which may write to what it is given
+        ranked = ops.where(silent, INF, ranked)
+    nobody = isinstance(silent, np.ndarray) and not silent.any()  # that can be read at once
     given = trusted, sums, margins
-    size = losses.shape[0] if valid is None else ops.sum(ops.integers(valid))
+    if size is None:
+        size = losses.shape[0] if valid is None else ops.sum(ops.integers(valid))
     if groups is None:
         batch = Batch(ops, ranked, size, *given)
     else:

@@ -3,6 +3,7 @@
 import gc
 import sys
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -14,22 +15,30 @@ from sigua_torch import Pool, SIGUALoss
 PAIR = sigua.TransitionMatrix.pair(0.45, 5)
 ROWS = sigua.TransitionMatrix(0.6 * torch.eye(5).double().numpy() + 0.4 * torch.eye(5)[0].numpy())
 WEIGHT = torch.linspace(0.5, 2.0, 5)
+SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
+AG = sigua.sigua_ag(warmup=0, gamma=0.1)
+# A floor that some of the processes' own means are above, and some below.
+FLOOR = sigua.custom(sigua.NoiseFloor(2.0), gamma=0.5)
 CASES = [
-    (sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0), {}),
-    (sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0), {"weight": WEIGHT}),
-    (sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0), {"ignore_index": 3}),
-    (sigua.sigua_sl(0.5, delta=0.5, gamma=0.3, warmup=0, variant="official"), {"weight": WEIGHT}),
-    (sigua.sigua_bc(PAIR, gamma=0.5), {"label_smoothing": 0.1}),
-    (sigua.sigua_bc(PAIR, gamma=0.5, over="batch"), {"ignore_index": 3}),
-    (sigua.sigua_bc(ROWS, gamma=0.5, over="classes"), {}),
-    (sigua.forward_correction(PAIR), {"weight": WEIGHT}),
-    # A floor that some of the processes' own means are above, and some below.
-    (sigua.custom(sigua.NoiseFloor(2.0), gamma=0.5), {}),
-    (sigua.sigua_fc(PAIR, gamma=0.5, floor=1.9), {"weight": WEIGHT, "ignore_index": 3}),
-    (sigua.custom(sigua.Known(), gamma=0.1), {}),
-    (sigua.sigua_ag(warmup=0, gamma=0.1), {}),
-    (sigua.sigua_ag(warmup=0, gamma=0.1), {"weight": WEIGHT, "ignore_index": 3}),
+    (SL, {}, {}),
+    (SL, {"weight": WEIGHT}, {}),
+    (SL, {"ignore_index": 3}, {}),
+    (SL, {}, {"groups": "class"}),
+    (SL, {}, {"groups": lambda z, y: 2**40 + y // 2}),
+    (sigua.sigua_sl(0.5, 0.5, gamma=0.3, warmup=0, variant="official"), {"weight": WEIGHT}, {}),
+    (sigua.sigua_bc(PAIR, gamma=0.5), {"label_smoothing": 0.1}, {}),
+    (sigua.sigua_bc(PAIR, gamma=0.5, over="batch"), {"ignore_index": 3}, {}),
+    (sigua.sigua_bc(ROWS, gamma=0.5, over="classes"), {}, {}),
+    (sigua.forward_correction(PAIR), {"weight": WEIGHT}, {}),
+    (FLOOR, {"weight": WEIGHT, "ignore_index": 3}, {}),
+    (sigua.custom(sigua.Known(), gamma=0.1), {}, {}),
+    (AG, {}, {}),
+    (AG, {"weight": WEIGHT, "ignore_index": 3}, {}),
 ]
+
+
+def make(method, loss, others, sync=None):
+    return SIGUALoss(method, nn.CrossEntropyLoss(**loss), sync=sync, **others)
 
 
 def whole_batch(dtype):
@@ -44,59 +53,113 @@ def make_net(dtype):
     return nn.Linear(7, 5, dtype=dtype)
 
 
-def gradient(net, criterion, method, inputs, labels, trusted):
+def gradient(net, criterion, inputs, labels, trusted, **options):
     net.zero_grad()
-    extra = (trusted,) if isinstance(method.condition, sigua.Known) else ()
-    criterion(net(inputs), labels, *extra).backward()
+    if isinstance(criterion.method.condition, sigua.Known):
+        options["trusted"] = trusted
+    criterion(net(inputs), labels, **options).backward()
     return torch.cat([parameter.grad.flatten() for parameter in net.parameters()])
 
 
 def check_gradients(parts, pools):
-    """DDP's averaged gradient is the one of a single process on the whole batch."""
+    """DDP's averaged gradient is the one of a single process on the whole batch, twice."""
     rank = dist.get_rank()
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
         data = whole_batch(dtype)
         mine = [part.split(parts)[rank] for part in data]
         net = make_net(dtype)
         parallel = DistributedDataParallel(make_net(dtype))
-        for method, options in CASES:
-            plain = SIGUALoss(method, **options)
-            want = gradient(net, plain, method, *data)
-            good = plain.split.good.split(parts)[rank]
+        for case in CASES:
             for pool in pools:
-                together = SIGUALoss(method, sync=pool, **options)
-                if plain.confidence is not None:  # each from what the whole batch left behind
-                    gradient(net, plain, method, *data)
-                    want = gradient(net, plain, method, *data)
+                plain, together = make(*case), make(*case, sync=pool)
+                for _ in range(2):  # the second is judged by the confidence that the first left
+                    want = gradient(net, plain, *data)
+                    got = gradient(parallel, together, *mine)
+                    error = (got - want).abs().max().item()
+                    assert error <= tolerance, (case, parts, dtype, error)
                     good = plain.split.good.split(parts)[rank]
-                    gradient(parallel, together, method, *mine)
-                    gradient(parallel, together, method, *mine)
-                got = gradient(parallel, together, method, *mine)
-                error = (got - want).abs().max().item()
-                assert error <= tolerance, (method, options, parts, dtype, error)
-                assert torch.equal(together.split.good, good), (method, options, parts)
+                    assert torch.equal(together.split.good, good), (case, parts)
 
 
 def check_local_differs(parts):
     """Without sync the choice is each process's own: the check above can fail."""
-    method, _ = CASES[0]
     data = whole_batch(torch.float64)
     mine = [part.split(parts)[dist.get_rank()] for part in data]
-    want = gradient(make_net(torch.float64), SIGUALoss(method), method, *data)
+    want = gradient(make_net(torch.float64), SIGUALoss(SL), *data)
     parallel = DistributedDataParallel(make_net(torch.float64))
-    got = gradient(parallel, SIGUALoss(method), method, *mine)
+    got = gradient(parallel, SIGUALoss(SL), *mine)
     assert (got - want).abs().max() > 1e-3
+
+
+def check_accumulation():
+    """Two processes with two micro-batches each: the confidence moves once a step.
+
+    `num_items_in_batch` is the total, as of transformers' Trainer, or each process's own count.
+    """
+    inputs, labels, _ = whole_batch(torch.float64)
+    labels[::4] = -100
+    net, rank = make_net(torch.float64), dist.get_rank()
+    for sync, items in ((True, 18), (True, 12), (None, 18)):
+        whole, parts = SIGUALoss(AG), SIGUALoss(AG, sync=sync)
+        of_whole = slice(None) if sync else slice(12 * rank, 12 * rank + 12)
+        for _ in range(3):
+            whole(net(inputs[of_whole]), labels[of_whole])
+            for i in (12 * rank, 12 * rank + 6):
+                parts(net(inputs[i : i + 6]), labels[i : i + 6], num_items_in_batch=items)
+            parts.end_step()
+            torch.testing.assert_close(parts.get_extra_state(), whole.get_extra_state())
+
+
+def check_refused_together():
+    """Labels that one process refuses end the step in all, and the next step goes on."""
+    rank, (inputs, labels, _) = dist.get_rank(), whole_batch(torch.float32)
+    logits = inputs[:12, :5].clone().requires_grad_()
+    for method in (SL, AG, sigua.custom(sigua.Known(), gamma=0.1)):
+        for pool in (True, Pool(largest=12)):
+            criterion = SIGUALoss(method, sync=pool, groups="class" if method is SL else None)
+            marks = {"trusted": labels[:12] > 2} if method not in (SL, AG) else {}
+            for wrong in (0, 1):
+                given = labels[:12].clone()
+                given[3] = 99 if rank == wrong else given[3]
+                match = "target: must be class indices" if rank == wrong else "another process"
+                with pytest.raises(ValueError, match=match):
+                    criterion(logits, given, **marks)
+                assert criterion.split is None
+            criterion(logits, labels[:12], **marks).backward()
+
+
+def check_each_process_keeps_its_own():
+    """DistributedDataParallel broadcasts buffers; what a criterion keeps is none."""
+    rank, (inputs, labels, _) = dist.get_rank(), whole_batch(torch.float32)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.criterion = make_net(torch.float32), SIGUALoss(AG)
+
+        def forward(self, x, y):
+            return self.criterion(self.net(x), y)
+
+    model, alone = DistributedDataParallel(Model()), Model()
+    for _ in range(3):
+        part = slice(12 * rank, 12 * rank + 12)
+        model(inputs[part], labels[part])
+        alone(inputs[part], labels[part])
+    kept = model.module.criterion.get_extra_state()
+    assert torch.equal(kept, alone.criterion.get_extra_state())
+    states = [torch.empty_like(kept) for _ in range(2)]
+    dist.all_gather(states, kept)
+    assert not torch.equal(*states)
 
 
 def check_compiled(parts):
     """With an upper bound of the parts, the collective stays in one compiled graph."""
-    method, options = CASES[0]
     inputs, labels, _ = whole_batch(torch.float32)
     logits = inputs[:, :5].split(parts)[dist.get_rank()].clone().requires_grad_()
     mine = labels.split(parts)[dist.get_rank()]
-    eager = SIGUALoss(method, sync=True, **options)
+    eager = SIGUALoss(SL, sync=True)
     want = torch.autograd.grad(eager(logits, mine), logits)[0]
-    compiled = SIGUALoss(method, sync=Pool(largest=max(parts)), **options)
+    compiled = SIGUALoss(SL, sync=Pool(largest=max(parts)))
     step = torch.compile(compiled, backend="aot_eager", fullgraph=True)
     got = torch.autograd.grad(step(logits, mine), logits)[0]
     torch.testing.assert_close(got, want)
@@ -116,7 +179,7 @@ def check_fsdp():
     fsdp.fully_shard(nets[0], mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     curves = []
     for net in nets:
-        criterion = SIGUALoss(CASES[0][0], sync=True)
+        criterion = SIGUALoss(SL, sync=True)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         losses = []
         for _ in range(5):
@@ -136,6 +199,9 @@ def main():
         check_gradients([12, 12], [True, Pool(largest=12), dist.group.WORLD])
         check_gradients([17, 7], [True, Pool(largest=20)])
         check_local_differs([17, 7])
+        check_accumulation()
+        check_refused_together()
+        check_each_process_keeps_its_own()
         check_compiled([17, 7])
         check_fsdp()
     else:

@@ -183,7 +183,7 @@ def test_micro_batches_are_the_big_batch_whatever_the_number_counts(size, count)
 
 def test_an_epoch_ends_the_step_and_so_does_a_whole_mini_batch():
     whole, generator = trained()
-    (x, y), (x2, y2) = batch(32, generator), batch(32, generator)
+    x, y = batch(32, generator)
     by_epoch, by_batch = copy.deepcopy(whole), copy.deepcopy(whole)
     whole(x, y)
     by_epoch(x, y, num_items_in_batch=32)
@@ -228,7 +228,7 @@ def test_on_a_device_which_is_not_read_it_is_said_after_a_thousand_calls(monkeyp
 
 @pytest.mark.parametrize("transform", [torch.func.grad, torch.vmap])
 def test_inside_a_transform_it_is_refused_for_it_cannot_move(transform):
-    """From the second step on the gradient would be another; without it there is nothing to move."""
+    """From the second step on the gradient would be another; without it nothing has to move."""
     generator = torch.Generator().manual_seed(0)
     logits, labels = batch(60, generator)
     logits, labels = logits.detach().reshape(3, 20, 10), labels.reshape(3, 20)

@@ -1,11 +1,11 @@
-"""PyTorch's criterion keeps the contract: eager in two precisions, by torch's names and compiled."""
+"""PyTorch's criterion keeps the contract: eager in two precisions, by torch's names, compiled."""
 
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from contract import Contract, Step
+from contract import COMPOSED, METHODS, OPTIONS, Contract, Step, name
 from torch import nn
 
 from sigua_torch import SIGUALoss, _ops
@@ -62,6 +62,16 @@ class TestNames(Torch):
 
 class TestCompiled(Torch):
     every = 12
+
+    @pytest.mark.parametrize("method", METHODS, ids=name)
+    def test_equals_the_reference(self, method):
+        """In one epoch; that a graph serves all is another test's."""
+        super().test_equals_the_reference(method, 4)
+
+    @pytest.mark.parametrize("case", OPTIONS, ids=lambda case: "-".join(case))
+    @pytest.mark.parametrize("method", COMPOSED[1::3], ids=name)
+    def test_options_compose(self, method, case):
+        super().test_options_compose(method, case)
 
     def step(self, criterion):
         torch.compiler.reset()

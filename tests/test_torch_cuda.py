@@ -36,7 +36,7 @@ METHODS = {
     "bc": sigua.sigua_bc(PAIR),
     "batch": sigua.sigua_bc(SYMMETRIC, over="batch"),
     "forward": sigua.forward_correction(PAIR),
-    "floor": sigua.sigua_nf(0.5, 10),
+    "floor": sigua.custom(sigua.NoiseFloor(2.0), 1.0),
     "fixed count": sigua.custom(TenSmallest(), gamma=0.01),
 }
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -75,16 +75,17 @@ def test_the_debug_mode_does_raise_on_a_read(no_synchronisation):
         value.item()
 
 
-@pytest.mark.parametrize("options", [{}, {"weight": torch.ones(10)}], ids=["plain", "weighted"])
+@pytest.mark.parametrize("weight", [None, torch.ones(10)], ids=["plain", "weighted"])
 @pytest.mark.parametrize("n", [128, 8192])  # a sort in one block, and in several passes
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("steps_per_epoch", [None, 2])
-@each_method
+@pytest.mark.parametrize("method", [*METHODS.values(), sigua.sigua_ag()], ids=[*METHODS, "ag"])
 def test_training_never_waits_for_the_device(
-    method, steps_per_epoch, dtype, n, options, no_synchronisation
+    method, steps_per_epoch, dtype, n, weight, no_synchronisation
 ):
     net, (inputs, labels) = make_net(), batch(0, n)
-    criterion = SIGUALoss(method, steps_per_epoch=steps_per_epoch, **options).cuda()
+    loss = torch.nn.CrossEntropyLoss(weight)
+    criterion = SIGUALoss(method, loss, steps_per_epoch=steps_per_epoch).cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     no_synchronisation()
     for epoch in range(3):

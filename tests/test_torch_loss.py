@@ -509,7 +509,7 @@ def test_a_coefficient_of_0_drops_an_infinite_loss():
     "T", [TransitionMatrix.pair(0.3, 3), TransitionMatrix(np.eye(3))], ids=repr
 )
 def test_forward_correction_is_exact_where_p_underflows(T, large):
-    """Logits (a, 0, 0) at label 2, to which nothing leads from class 0: a + log(1 + 2 e^-a) - log c."""
+    """Logits (a, 0, 0) at label 2, to which class 0 does not lead: a + log(1 + 2 e^-a) - log c."""
     logits = torch.tensor([[large, 0.0, 0.0]] * 4)
     loss = large + np.log1p(2 * np.exp(-large)) - np.log(T.rows[1:, 2].sum())
     value, gradient = run(SIGUALoss(sigua.forward_correction(T)), logits, torch.full((4,), 2))

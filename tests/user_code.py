@@ -15,13 +15,15 @@ methods: list[sigua.Method] = [
     sigua.stop_grad(sigua.sigua_bc(T)),
     sigua.custom(sigua.Known(), gamma=0.001),
 ]
-plain = nn.CrossEntropyLoss(weight=torch.ones(10), label_smoothing=0.1)
-criterion = SIGUALoss(methods[0], plain, groups="class")
+loss = nn.CrossEntropyLoss(torch.ones(10), label_smoothing=0.1)
+criterion = SIGUALoss(methods[0], loss, groups="class")
 criterion.set_epoch(3)
 logits, labels = torch.zeros(4, 10, requires_grad=True), torch.zeros(4, dtype=torch.long)
-loss = criterion(logits, labels, where=labels >= 0)
-loss.backward()
+value = criterion(logits, labels, where=labels == 0, num_items_in_batch=4)
+value.backward()
+criterion.end_step()
 if criterion.split is not None:
     good, bad = criterion.split
-losses: torch.Tensor = corrected_losses(logits, labels, methods[3], plain)
-weights: torch.Tensor = select(losses, 3, methods[3]).weights
+losses = corrected_losses(logits, labels, methods[0], loss)
+chosen = select(losses, 3, methods[0], logits=logits, labels=labels)
+(losses.masked_fill(chosen.silent, 0.0) * chosen.weights).mean().backward()

@@ -99,6 +99,15 @@ def cross_entropy(weight: Any, ignore_index: Any, reduction: Any, smoothing: Any
         )
 
 
+def weights(weight: Tensor | None, num_classes: int) -> None:
+    """Refuse class weights of another number of classes."""
+    if weight is not None and weight.shape[0] != num_classes:
+        raise ValueError(
+            f"weight: must have an entry for each of the input's {num_classes} classes, got "
+            f"{weight.shape[0]}; try one weight per class"
+        )
+
+
 def items(value: Any, here: int | None) -> Any:
     """Return what "mean" is divided by, a number or a 0-d tensor.
 

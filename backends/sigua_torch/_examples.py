@@ -19,7 +19,7 @@ class Examples(NamedTuple):
     logits: Tensor
     """float32 or better; (N, k, ...), or whatever a loss of the user's takes."""
     y: Tensor
-    """Labels, those of who takes no part replaced by 0."""
+    """Labels, those of who takes no part replaced by 0 if they are looked up."""
     valid: Tensor | None
     """bool, with a loss's shape: who takes part; None if it is known that all do."""
     shape: torch.Size | None
@@ -28,7 +28,9 @@ class Examples(NamedTuple):
     """Whether NumPy can look at them."""
 
 
-def of_classes(input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int) -> Examples:
+def of_classes(
+    input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int, looked_up: bool = True
+) -> Examples:
     """Return examples with a class each, or with class probabilities.
 
     Args:
@@ -36,6 +38,7 @@ def of_classes(input: Tensor, target: Tensor, where: Tensor | None, ignore_index
         target: class indices without the class dimension, or probabilities.
         where: bool, with a loss's shape: who takes part.
         ignore_index: the class index that takes no part.
+        looked_up: whether anything but `F.cross_entropy`, which ignores -100, looks up by labels.
 
     Raises:
         ValueError: they do not fit.
@@ -59,6 +62,8 @@ def of_classes(input: Tensor, target: Tensor, where: Tensor | None, ignore_index
         return Examples(x, y, where, shape, plain)
     y = y if usual else y.long()  # uint8 would index like a mask
     y, valid = _indices(y, where, x.shape[1], ignore_index, plain)
+    if valid is not None and (looked_up or where is not None or ignore_index != -100):
+        y = y * valid
     return Examples(x, y, valid, shape, plain)
 
 
@@ -72,7 +77,7 @@ def _check_tensors(input: Tensor, target: Tensor) -> None:
 def _indices(
     y: Tensor, where: Tensor | None, k: int, ignore_index: int, plain: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return class indices in [0, k), and who takes part."""
+    """Return class indices, and who takes part, whose indices lie in [0, k)."""
     if plain and where is None and not 0 <= ignore_index < k:
         codes = y.numpy().view(np.uint64)  # so that what is negative is large
         if codes.size == 0 or codes.max() < k:
@@ -83,7 +88,7 @@ def _indices(
         _check.labels(y, valid, k)
         if valid.all():
             return y, None
-    return y.masked_fill(~valid, 0), valid
+    return y, valid
 
 
 def of_any(

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, abs, all, exp, log, reshape, roll, stack, sum, where
+from torch import Tensor, abs, all, exp, log, reshape, roll, stack, sum
 from torch.nn import functional as F
 
-__all__ = ["abs", "all", "exp", "log", "reshape", "roll", "stack", "sum", "where"]
+__all__ = ["abs", "all", "exp", "log", "reshape", "roll", "stack", "sum"]
 
 INF = float("inf")
 
@@ -98,6 +98,12 @@ def floor(z: Tensor, low: float) -> Tensor:
     return z.clamp(min=low)
 
 
+def where(mask: Tensor, x: Any, y: Any) -> Tensor:
+    if isinstance(y, Tensor) and not isinstance(x, Tensor):  # a number would be a tensor of its own
+        return y.masked_fill(mask, x)
+    return x.masked_fill(~mask, y) if not isinstance(y, Tensor) else torch.where(mask, x, y)
+
+
 def are_small(x: Tensor, limit: float) -> bool:
     column = x.detach().reshape(-1)
     return is_plain(x) and torch.dot(column, column).item() <= limit * limit
@@ -121,7 +127,7 @@ def last(losses: Tensor) -> Tensor:
 
 def sort(x: Tensor) -> Tensor:
     """Return the losses in order, after -inf: what `nth` finds for 0."""
-    return torch.cat([x.new_full((1,), -INF), x.sort().values])
+    return F.pad(x.sort().values, (1, 0), value=-INF)
 
 
 def nth(ordered: Tensor, count: Any, size: Any) -> Tensor:
@@ -131,4 +137,6 @@ def nth(ordered: Tensor, count: Any, size: Any) -> Tensor:
 
 
 def or_one(number: Any) -> Any:
-    return number + (number == 0) if isinstance(number, Tensor) else number or 1
+    if not isinstance(number, Tensor):
+        return number or 1
+    return number + (number == 0) if number.is_floating_point() else number.clamp(min=1)

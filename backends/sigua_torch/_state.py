@@ -107,9 +107,9 @@ class Numbers:
         self._matrices: dict[torch.dtype, Matrix | None] = {}
         self.matrix(like)
         self.class_sums: Sums | None = None
-        if T is not None and self.method.correction == "backward":
-            if may_read_class_sums(self.method.condition):
-                self.class_sums = Sums(_ops.constant(T.inverse_column_sums, like))
+        backward = self.method.correction == "backward"
+        if T is not None and backward and may_read_class_sums(self.method.condition):
+            self.class_sums = Sums(_ops.constant(T.inverse_column_sums, like))
 
 
 class Confidence:
@@ -178,11 +178,10 @@ class Confidence:
 
     def end(self) -> None:
         """Move by what has been pending."""
-        batch = self.pending
+        batch: Any = self.pending
         if batch is not None:
-            if self.seen is None:
-                self.seen = torch.zeros_like(batch)
-            seen: Any = self.seen
+            seen: Any = torch.zeros_like(batch) if self.seen is None else self.seen
+            self.seen = seen
             if _ops.is_plain(seen):
                 seen, batch = seen.numpy(), batch.numpy()
             seen[:] = confidence.moved(seen, batch)

@@ -118,7 +118,7 @@ def shares(weight: Tensor, y: Tensor, valid: Tensor | None) -> Tensor:
         y: class indices, those that are ignored replaced.
         valid: (n,): who takes part.
     """
-    found = weight[y].reshape(-1)
+    found: Tensor = weight[y].reshape(-1)
     return found if valid is None else found.masked_fill(~valid, 0.0)
 
 
@@ -136,4 +136,4 @@ def reduced(
     if items is None:
         items = losses.numel() if valid is None else valid.sum()
         items = items if shares is None else shares.sum()
-    return total / items
+    return torch.div(total, items)

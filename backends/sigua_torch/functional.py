@@ -18,6 +18,8 @@ from sigua_torch._examples import HALF, of_classes
 from sigua_torch._pool import REFUSED, Pool, other_process
 from sigua_torch._wrapped import Criterion, Wrapped
 
+BLOCK = 2**16
+"""Of so many entries NumPy makes one block of a large mini-batch."""
 FEW_CLASSES = 64
 """Up to so many, NumPy reduces over classes several times as fast where each is in one piece."""
 
@@ -174,6 +176,18 @@ def column(x: Any) -> Any:
     return x if x is None or x.ndim == 1 else x.reshape(-1)
 
 
+class Blocks(step.Margins):
+    """Measures a large mini-batch block by block: each then stays in the processor's cache."""
+
+    def __call__(self, by_class: bool = True) -> Any:
+        x, rows = self.logits, max(1, BLOCK // self.logits.shape[1])
+        if x.ndim > 2 or len(x) <= rows:
+            return super().__call__(by_class)
+        parts = (slice(i, i + rows) for i in range(0, len(x), rows))
+        made = (step.Margins(self.ops, x[i], self.y[i], self.rates, self.by_class) for i in parts)
+        return np.concatenate([margins(by_class) for margins in made])
+
+
 def margins_of(logits: Tensor, y: Tensor, rates: Any, by_class: bool, plain: bool) -> step.Margins:
     """Return what measures margins, of NumPy's arrays if those can be looked at.
 
@@ -188,7 +202,7 @@ def margins_of(logits: Tensor, y: Tensor, rates: Any, by_class: bool, plain: boo
         return step.Margins(_ops, logits.detach(), y, rates, by_class)
     x = as_seen(logits)
     x = np.asfortranarray(x) if x.ndim == 2 and x.shape[1] <= FEW_CLASSES else x
-    return step.Margins(step.numpy_names, x, as_seen(y), rates, by_class)
+    return Blocks(step.numpy_names, x, as_seen(y), rates, by_class)
 
 
 def in_pool(
@@ -226,7 +240,7 @@ def in_pool(
 
     # Where values cannot be read, a process that refuses makes the loss of all NaN.
     shares = shares.to(ranked.dtype).masked_fill(refused, float("nan"))
-    found = {"valid": valid > 0, "shares": shares}
+    found: dict[str, Any] = {"valid": valid > 0, "shares": shares}
     if groups is not None:
         found["groups"] = rest[-1].long()
     if trusted is not None:

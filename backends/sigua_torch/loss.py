@@ -118,6 +118,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self._method, self._groups, self._pool = method, groups, pool_of(sync)
         self._by_class = reads(method.condition, "confidence")
         self._reads_margins = self._by_class or reads(method.condition, "margins")
+        self._looked_up = self._reads_margins or method.T is not None or groups is not None
+        self._has_classes = method.T is not None or hasattr(method, "num_classes")
         self._marks = 2 * may_read_marks(method.condition)
         self.loss = nn.CrossEntropyLoss() if loss is None else loss
         with torch.inference_mode(False):  # whose tensors could not be filled later
@@ -245,8 +247,11 @@ class SIGUALoss(nn.CrossEntropyLoss):
         wrapped, method = self._wrapped, self._method
         if not (wrapped.is_cross_entropy or self._reads_margins or method.T is not None):
             return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
-        given = of_classes(input, target, where, options.ignore_index)
-        require_classes(method, given.logits.shape[1])
+        looked_up = self._looked_up or not options.is_plain or options.weight is not None
+        given = of_classes(input, target, where, options.ignore_index, looked_up)
+        if self._has_classes or options.weight is not None:
+            require_classes(method, given.logits.shape[1])
+            _check.weights(options.weight, given.logits.shape[1])
         return given
 
     def _plain(self, input: Tensor, target: Tensor, where: Any, items: Any) -> Tensor:
@@ -306,7 +311,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
             self._pool.check(shape.numel())
         losses, ranked = column(losses), column(ranked)
         known = method.correction == "none" and step.is_index(y, x) and options.is_plain
-        return Measured(losses, shape, plain, options.reduction, ranked, columns, items, here, known)
+        return Measured(
+            losses, shape, plain, options.reduction, ranked, columns, items, here, known
+        )
 
     def _add_measures(self, columns: dict[str, Any], given: Examples, options: Options) -> None:
         """Add what a rule may ask for: margins, and class sums."""
@@ -337,10 +344,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
             ops, ranked = step.numpy_names, as_seen(ranked)
             columns = {name: as_seen(part) for name, part in columns.items()} if columns else own
         readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
-        chosen = step.select(ops, self._method, numbers.now(readable), ranked, **columns)
+        size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
+        now = numbers.now(readable)
+        chosen = step.select(ops, self._method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if reduction == "mean":
-            total = _denominator(ranked, columns) if items is None else items
+            total = columns["shares"].sum() if "shares" in columns else size
+            total = total if items is None else items
             if pool is not None and items is None:  # gradients are averaged over the processes
                 total = total / pool.processes
             weights = weights / _ops.or_one(total)
@@ -420,13 +430,6 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if seen is not None and seen.shape[1]:
             state[f"{prefix}_extra_state"] = torch.cat([epoch.to(seen).expand(2, 1), seen], 1)
         super()._load_from_state_dict(state, prefix, *others)
-
-
-def _denominator(ranked: Any, columns: dict[str, Any]) -> Any:
-    """Return the plain criterion's."""
-    if "shares" in columns:
-        return columns["shares"].sum()
-    return columns["valid"].sum() if "valid" in columns else ranked.shape[0]
 
 
 def _taking_part(losses: Tensor, valid: Tensor | None) -> int:

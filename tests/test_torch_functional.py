@@ -1,0 +1,145 @@
+"""`corrected_losses` and `select`, by which one writes another reduction, ranking or loss."""
+
+import numpy as np
+import pytest
+import torch
+from contract import METHODS, N, name, samples
+from torch import nn
+from torch.nn import functional as F
+
+import sigua
+from sigua import reference
+from sigua_torch import SIGUALoss, _ops, corrected_losses, select, two_way
+
+SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
+KNOWN = sigua.custom(sigua.Known(), gamma=0.2)
+
+
+@pytest.fixture(params=["numpy", "torch"])
+def names(request, monkeypatch):
+    """By which names the step is done."""
+    if request.param == "torch":
+        monkeypatch.setattr(_ops, "is_plain", lambda x: False)
+
+
+def batch():
+    logits, labels = samples()
+    return torch.tensor(logits, requires_grad=True), torch.tensor(labels)
+
+
+@pytest.mark.parametrize("epoch", [0, 4, 10])
+@pytest.mark.parametrize("method", METHODS, ids=name)
+def test_the_two_are_the_criterion(method, epoch, names):
+    """Value and gradient, to rounding; the masks are its own."""
+    logits, labels = batch()
+    losses = corrected_losses(logits, labels, method)
+    chosen = select(losses, epoch, method, logits=logits, labels=labels)
+    assert not any(part.requires_grad for part in chosen)
+    value = (chosen.weights * losses.masked_fill(chosen.silent, 0)).sum() / N
+    (gradient,) = torch.autograd.grad(value, logits)
+    criterion = SIGUALoss(method)
+    criterion.set_epoch(epoch)
+    want = criterion(logits, labels)
+    torch.testing.assert_close(value, want)
+    torch.testing.assert_close(gradient, torch.autograd.grad(want, logits)[0])
+    assert torch.equal(chosen.good, criterion.split.good)
+    assert torch.equal(chosen.bad, criterion.split.bad)
+
+
+def test_another_loss_may_rank(names):
+    """Rank by cross-entropy, optimise the smoothed one: the masks are the former's."""
+    logits, labels = batch()
+    ranked = F.cross_entropy(logits, labels, reduction="none")
+    chosen = select(ranked, 0, SL)
+    expected = reference.step(SL, logits.detach().numpy(), labels.numpy()).split
+    np.testing.assert_array_equal(chosen.good, expected.good)
+    np.testing.assert_array_equal(chosen.bad, expected.bad)
+    weights = expected.good - 0.3 * expected.bad
+    np.testing.assert_allclose(chosen.weights, weights, rtol=1e-6)
+
+
+def test_losses_may_have_any_shape_and_half_precision(names):
+    losses = torch.tensor([[4.0, 3.0], [2.0, 1.0]])
+    for each in (losses, losses.half(), losses.double(), losses.reshape(4, 1)):
+        good = select(each, 0, sigua.self_teaching(0.5, warmup=0, variant="official")).good
+        assert good.shape == each.shape
+        assert good.flatten().tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize("groups", ["class", "integers"])
+def test_groups_and_who_takes_part(groups, names):
+    logits, labels = batch()
+    losses, where = corrected_losses(logits, labels, SL), torch.arange(N) % 4 > 0
+    of = "class" if groups == "class" else 3 * labels - 7
+    chosen = select(losses, 0, SL, labels=labels, where=where, groups=of)
+    want = reference.split(
+        SL, losses.detach().double().numpy()[where], groups=labels.numpy()[where]
+    )
+    np.testing.assert_array_equal(chosen.good[where], want.good)
+    np.testing.assert_array_equal(chosen.bad[where], want.bad)
+    assert not chosen.weights[~where].any()
+    assert chosen.silent[~where].all()
+
+
+def test_marks_and_a_confidence(names):
+    logits, labels = batch()
+    losses = corrected_losses(logits, labels, KNOWN)
+    marks = torch.arange(N) % 2 > 0
+    assert torch.equal(select(losses, 0, KNOWN, trusted=marks).good, marks)
+    pair = sigua.Split(marks, torch.arange(N) == 0)
+    assert select(losses, 0, KNOWN, trusted=pair).bad.sum() == 1
+    method, c = sigua.sigua_ag(warmup=0), np.linspace(0.2, 0.9, 10)
+    chosen = select(losses, 0, method, logits=logits, labels=labels, confidence=torch.tensor(c))
+    plain = logits.detach().numpy(), labels.numpy()
+    want = reference.step(method, *plain, confidence=c).split
+    np.testing.assert_array_equal(chosen.good, want.good)
+    assert not torch.equal(
+        chosen.good, select(losses, 0, method, logits=logits, labels=labels).good
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        (sigua.sigua_ag(), {}, "^logits: must be given"),
+        (sigua.sigua_ag(), {"logits": torch.zeros(4, 3)}, "^labels: must be given"),
+        (SL, {"groups": "class"}, "^labels: must be given"),
+        (SL, {"groups": "images"}, "^groups: must be one of"),
+        (SL, {"where": torch.ones(3)}, "^where: must be a bool per example"),
+        (SL, {"trusted": torch.ones(4) > 0}, "^trusted: must come with sigua.Known"),
+        (KNOWN, {}, "^trusted: must be given"),
+    ],
+)
+def test_what_is_missing_or_does_not_fit_is_refused(method, options, words):
+    with pytest.raises(ValueError, match=words):
+        select(torch.arange(4.0), 0, method, **options)
+
+
+def test_corrected_losses_of_other_criteria_and_shapes():
+    T = sigua.TransitionMatrix.pair(0.3, 3)
+    method = sigua.forward_correction(T)
+    logits = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    labels = torch.randint(0, 3, (2, 4, 5))
+    labels[0, 0, 0] = -100
+    weight = torch.tensor([1.0, 2.0, 3.0])
+    losses = corrected_losses(logits, labels, method, nn.CrossEntropyLoss(weight))
+    p = (logits.softmax(1).movedim(1, -1) @ torch.tensor(T.rows)).movedim(-1, 1)
+    want = F.cross_entropy(p.log(), labels, weight.double(), reduction="none")
+    torch.testing.assert_close(losses, want)
+    one = corrected_losses(logits[1, :, 0, 0], labels[1, 0, 0], method)
+    torch.testing.assert_close(one, want[1, 0, 0] / weight[labels[1, 0, 0]])
+    smoothed = nn.CrossEntropyLoss(label_smoothing=0.1)
+    q = F.one_hot(labels[1], 3).movedim(-1, 0)[None].double()
+    torch.testing.assert_close(
+        corrected_losses(logits[1:], q, sigua.standard(), smoothed),
+        F.cross_entropy(logits[1:], q, reduction="none", label_smoothing=0.1),
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (5, 3)])
+def test_a_sigmoid_as_two_logits(shape):
+    z = torch.randn(shape)
+    y = torch.randint(0, 2, shape)
+    got = F.cross_entropy(two_way(z), y, reduction="none")
+    want = F.binary_cross_entropy_with_logits(z, y.float(), reduction="none")
+    torch.testing.assert_close(got, want)
