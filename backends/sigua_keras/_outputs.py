@@ -8,9 +8,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import keras
-from keras import KerasTensor, Sequential, ops, tree
+from keras import ops, tree
 
-from sigua.conditions import reads
 from sigua_keras import _check
 from sigua_keras._objective import Objective
 
@@ -76,51 +75,22 @@ class Outputs:
         return not path if self.lone else path[0] in (self.names[index], index)
 
 
-def predicted(model: Any) -> Any:
-    """Return the outputs of a functional or built sequential model, symbolic tensors, or None.
-
-    If a release of Keras keeps them elsewhere, the checks wait for the first step.
-    """
-    inner = getattr(model, "_functional", None) if isinstance(model, Sequential) else model
-    return getattr(inner, "_outputs_struct", None)
-
-
-def traced(model: Any) -> Any:
-    """Return the outputs of any other built model, symbolic tensors, or None."""
-    shapes = (model.get_build_config() or {}).get("input_shape")
-    if shapes is None:
-        return None
-    try:
-        return model.compute_output_spec(_symbolic(shapes))
-    except Exception:  # raised by the model's own code: then its outputs are not known
-        return None
-
-
-def _symbolic(shapes: Any) -> Any:
-    if isinstance(shapes, dict):
-        return {name: _symbolic(shape) for name, shape in shapes.items()}
-    if any(isinstance(part, (dict, list, tuple)) for part in shapes):
-        return [_symbolic(shape) for shape in shapes]
-    return KerasTensor(tuple(shapes))
-
-
 class Objectives:
     """The objectives that a model trains with, each for one output.
 
     Args:
         emptied: called with the model when the last of them is removed.
-        network: the model that predicts, if it is not the model that trains.
     """
 
-    def __init__(self, emptied: Callable[[Any], None], network: Any = None) -> None:
+    def __init__(self, emptied: Callable[[Any], None] = lambda model: None) -> None:
         self.all: list[Objective] = []
         self.for_one_fit: list[Objective] = []
         """Those that are removed when the next training begins: `fit` does not tell its callbacks
         when it is interrupted, so this is how the model is cleaned up then."""
         self.evaluating = False
         self.model: Any = None
-        self._network, self._emptied = network, emptied
-        self._checked: Any = None  # the compiled loss in which the objectives stand
+        self._emptied = emptied
+        self._standing: Any = None  # the compiled loss in which the objectives stand
         self._here = threading.local()  # because tf.distribute traces its replicas in several
 
     @property
@@ -139,7 +109,7 @@ class Objectives:
 
     def put(self, objectives: list[Objective]) -> None:
         """Train with these, which are named after their outputs if there are several."""
-        self.all, self._checked = objectives, None
+        self.all, self._standing = objectives, None
         for each in objectives:
             each.shares.name_after(each.output if len(objectives) > 1 else None)
 
@@ -173,10 +143,10 @@ class Objectives:
         """Sign the losses that `model.compute_loss` asks for.
 
         Raises:
-            ValueError: as for `check`; or the model's own `compute_loss` asks for no loss.
+            ValueError: no loss is compiled, outputs that there are not, or a `compute_loss` of the
+                model's own that asks for no loss.
         """
-        if model._compile_loss is not self._checked:  # compiled again in a loop of the user's own
-            self.check(model)
+        if model._compile_loss is None or model._compile_loss is not self._standing:
             self._stand_in(model, y, y_pred)
         for each in self.all:
             each.reached = True
@@ -195,15 +165,10 @@ class Objectives:
             asked.add(objective)
         return asked is not None
 
-    def check(self, model: Any) -> None:
-        """Raise ValueError on a compiled model that cannot be trained with SIGUA."""
-        with strategy_scope(model):
-            for each in self.all:
-                check(each, model, self._network or model)
-
     def _stand_in(self, model: Any, y: Any, y_pred: Any) -> None:
         """Put what signs them in the place of the compiled losses."""
         compiled = model._compile_loss
+        _check.compiled(compiled, self.all[0].output)
         if not compiled.built:  # on TensorFlow, and in a loop of the user's own
             alone = not tree.is_nested(y) and not tree.is_nested(y_pred)
             (compiled.build if alone else compiled)(y, y_pred)  # the latter computes losses, too
@@ -219,7 +184,7 @@ class Objectives:
         standing = {entry.loss.objective for entry in compiled._flat_losses}
         for index, each in at.items():
             _check.compiled(each if each in standing else None, outputs.names[index])
-        self._checked = compiled
+        self._standing = compiled
 
 
 class Signed(keras.losses.Loss):
@@ -236,6 +201,7 @@ class Signed(keras.losses.Loss):
     def __init__(self, loss: Any, objective: Objective | None, objectives: Objectives) -> None:
         given = loss if objective is None or objective.loss is None else objective.loss
         reduction = getattr(given, "reduction", "sum_over_batch_size")
+        _check.reduction(reduction if objective else None)
         super().__init__(name="signed", reduction=reduction, dtype="float32")
         self.loss, self.objective, self.objectives = loss, objective, objectives
 
@@ -262,33 +228,6 @@ def give_back(model: Any) -> None:
     for i, entry in enumerate(getattr(compiled, "_flat_losses", None) or []):
         if isinstance(entry.loss, Signed):
             compiled._flat_losses[i] = entry._replace(loss=entry.loss.loss)
-
-
-def check(objective: Objective, model: Any, network: Any) -> None:
-    """Raise ValueError before training on what can be known then.
-
-    Args:
-        objective: of one output.
-        model: a compiled model.
-        network: the model that predicts.
-    """
-    if getattr(model, "loss", None) is None:
-        _check.compiled(None, objective.output)
-    for loss in tree.flatten([objective.loss, model.loss]):
-        _check.reduction(loss)
-    y_pred = predicted(network)
-    if y_pred is None and reads(objective.method.condition, "margins"):
-        y_pred = traced(network)
-    if y_pred is not None:
-        outputs = Outputs(y_pred, getattr(network, "output_names", None))
-        index = outputs.index(objective.output)
-        compiled = outputs.part("loss", model.loss, index)
-        _check.compiled(compiled, outputs.names[index])
-        loss = compiled if objective.loss is None else objective.loss
-        objective.open(loss, outputs.part("y_pred", y_pred, index))
-    _check.compiled(model.loss, objective.output)  # of outputs that are not known yet
-    if objective.shares.reads_confidence and objective.shares.seen is None:
-        _check.unknown(network)
 
 
 def strategy_scope(model: Any) -> Any:

@@ -7,6 +7,7 @@ distribution: only the compiled loss of an output is replaced, by one that is si
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -15,7 +16,7 @@ import keras
 
 from sigua_keras import _check
 from sigua_keras._objective import Objective
-from sigua_keras._outputs import Objectives, check, strategy_scope
+from sigua_keras._outputs import Objectives, Outputs
 
 JAX = keras.config.backend() == "jax"
 _END_OF_DATA = ("StopIteration", "OutOfRangeError")
@@ -61,7 +62,6 @@ class Training:
         """Compile the training step, unless there is one."""
         if self.train_function is not None and not force:
             return
-        self._sigua.check(self)
         mine = {name: vars(self).pop(name) for name in ("train_step",) if name in vars(self)}
         step = mine.get("train_step", self.train_step)  # type: ignore[attr-defined]
         vars(self)["train_step"] = carried(self, self._sigua.all, step)  # which Keras reads now
@@ -136,14 +136,9 @@ def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
             for this fit are then removed, too.
     """
     sigua = objectives_of(model)
-    try:
-        if any(objective.output == other.output for other in sigua.all):
-            raise _check.another()
-        with strategy_scope(model):
-            check(objective, model, model)
-    except Exception:
+    if any(objective.output == other.output for other in sigua.all):
         sigua.leave_one_fit()
-        raise
+        raise _check.another()
     if not sigua.all:
         _enter(model, sigua)
     sigua.put([*sigua.all, objective])
@@ -221,15 +216,19 @@ def guarded(
         refused: called when a step raises an error, before it is raised again.
     """
     several = model.steps_per_execution > 1
-    for objective in objectives:
-        objective.shares.count_steps = several
+    for each in objectives:
+        each.shares.count_steps = several
 
     def function(*args: Any) -> Any:
-        if JAX and any(objective.shares.written for objective in objectives):
-            args = _with_numbers(model, objectives, args[0]), *args[1:]
-        for objective in objectives:
-            objective.clock.stepping = True
         try:
+            if JAX and any(each.shares.lacks_confidence for each in objectives):
+                args = _opened(model, objectives, *args)
+                model.make_train_function(force=True)  # whose state has more variables
+                return model.train_function(*args)
+            if JAX and any(each.shares.written for each in objectives):
+                args = _with_numbers(model, objectives, args[0]), *args[1:]
+            for each in objectives:
+                each.clock.stepping = True
             result = train_function(*args)
         except Exception as error:
             if type(error).__name__ in _END_OF_DATA:
@@ -239,14 +238,34 @@ def guarded(
             refused()
             raise
         finally:
-            for objective in objectives:
-                objective.clock.stepping = False
-        for objective in objectives:
-            counted = _counted(model, objective, result) if several else None
-            objective.clock.advance(model, counted)
+            for each in objectives:
+                each.clock.stepping = False
+        for each in objectives:
+            each.clock.advance(model, _counted(model, each, result) if several else None)
         return result
 
     return function
+
+
+def _opened(model: Any, objectives: Sequence[Objective], state: Any, data: Any) -> Any:
+    """Return the arguments of JAX's step with a class confidence for each objective's classes.
+
+    A step on JAX cannot make variables; the first mini-batch says how many classes there are.
+    """
+    first = next(data)
+    x = keras.utils.unpack_x_y_sample_weight(first)[0]
+    given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
+    y_pred = model.compute_output_spec(given)
+    outputs = Outputs(y_pred, getattr(model, "output_names", None))
+    before = model.metrics_variables
+    for each in objectives:
+        index = outputs.index(each.output)
+        loss = each.loss or outputs.part("loss", model.loss, index)
+        each.open(loss, outputs.part("y_pred", y_pred, index))
+    *others, values = state
+    known = {id(variable): value for variable, value in zip(before, values, strict=True)}
+    values = [known.get(id(variable), variable.value) for variable in model.metrics_variables]
+    return (*others, values), itertools.chain([first], data)
 
 
 def _counted(model: Any, objective: Objective, result: Any) -> int:

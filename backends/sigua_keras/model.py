@@ -63,7 +63,7 @@ class SIGUAModel(Training, keras.Model):
                 "try a keras.Model"
             )
         objective = Objective(method, output, loss, groups, steps_per_epoch)
-        vars(self)["_sigua"] = Objectives(lambda model: None, model)
+        vars(self)["_sigua"] = Objectives()
         super().__init__(**kwargs)
         self.model = model
         self.method = method
