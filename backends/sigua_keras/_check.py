@@ -174,9 +174,9 @@ def another() -> ValueError:
     )
 
 
-def stepping(clock: Any) -> None:
+def counted(steps_per_epoch: int | None, stepping: bool) -> None:
     """Raise ValueError in a loop whose steps are not counted."""
-    if clock.steps_per_epoch is not None and not clock.stepping:
+    if steps_per_epoch is not None and not stepping:
         raise ValueError(
             "steps_per_epoch: must be None outside fit and train_on_batch, which count the steps, "
             "got a training step of another kind; "

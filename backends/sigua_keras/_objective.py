@@ -70,7 +70,6 @@ class Objective:
             ValueError: labels, predictions or weights that do not fit the method.
         """
         method, shares = self.method, self.shares
-        _check.stepping(self.clock)
         _check.weight(method, sample_weight)
         loss = compiled if self.loss is None else _loss.resolve(self.loss, y_true, y_pred)
         one_class = _check.prediction(method, loss, y_pred, self.groups)

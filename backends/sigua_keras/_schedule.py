@@ -193,7 +193,6 @@ class Clock:
         self._epoch, self._step, self._counted = 0.0, 0, 0
         self._ahead: float | None = None  # by how much it is ahead of the epochs of `fit`
         self._more = False  # whether this `fit` has more epochs after this one
-        self.stepping = False
 
     @property
     def epoch(self) -> float:
