@@ -11,7 +11,7 @@ import numpy as np
 from sigua import Known, Method, SmallLoss, requirements
 from sigua.conditions import AllGood, reads
 from sigua_keras import _loss
-from sigua_keras._examples import Groups, require_places
+from sigua_keras._examples import Groups
 
 _MARKS = "try sample_weight=np.where(trusted, 1.0, -1.0)"
 GONE = {
@@ -77,64 +77,51 @@ def reduction(loss: Any) -> None:
         )
 
 
-def needs_class(method: Method, groups: Groups) -> bool:
-    """Return whether each example must have one class, whatever the loss."""
-    return groups == "class" or method.T is not None or reads(method.condition, "margins")
+def prediction(method: Method, loss: Any, y_pred: Any, groups: Groups) -> bool:
+    """Return whether each example must have one class, whatever the loss.
 
-
-def prediction(method: Method, loss: Any, y_pred: Any, groups: Groups) -> None:
-    """Raise ValueError on predictions and a loss that do not fit the method, or its groups.
-
-    Args:
-        method: the method.
-        loss: a loss object or function, or its name.
-        y_pred: a tensor, symbolic or not.
-        groups: who is judged together.
+    Raises:
+        ValueError: predictions and a loss that do not fit the method, or its groups.
     """
-    if groups == "image":
-        require_places(y_pred.shape[:-1])
-    if len(y_pred.shape) < 2 or y_pred.shape[-1] is None:
-        return
-    found = "crossentropy" if _loss.is_alias(loss) else keras.losses.get(loss)
-    k = _loss.num_classes(y_pred, _loss.class_axis(found, y_pred))
+    one_class = groups == "class" or method.T is not None or reads(method.condition, "margins")
+    k = _loss.num_classes(y_pred, _loss.class_axis(loss, y_pred))
     requirements.require_classes(method, k, "predictions")
     if reads(method.condition, "margins"):
         _require_cross_entropy(loss, y_pred)
-    if needs_class(method, groups) and _loss.is_several(found, y_pred):
+    if one_class and _loss.is_several(loss, y_pred):
         name = "groups" if groups == "class" else "T" if method.T is not None else "method"
         raise ValueError(
-            f"{name}: must have one class per example, got {loss!r} for predictions "
+            f"{name}: must have one class per example, got {_loss.name_of(loss)} for predictions "
             f"{tuple(y_pred.shape)}, each with a label; try 'categorical_crossentropy', or one "
             "output per label"
         )
+    return one_class
 
 
 def _require_cross_entropy(loss: Any, y_pred: Any) -> None:
     """Raise ValueError unless a loss takes one probability or logit per class."""
-    if _loss.is_alias(loss):
-        return
-    loss, units = keras.losses.get(loss), y_pred.shape[-1]
-    name, function = _loss.name_of(loss), _loss.function_of(loss)
-    if str(getattr(function, "__module__", "")).split(".")[0] == "keras":
-        plain = name.replace("_", "").lower()
-        of_classes = "crossentropy" in plain or plain == "kldivergence"
-        if not (of_classes and ("binary" in plain) == (units == 1)):
-            of = f"{units} output{'s' if units > 1 else ''}"
-            advice = (
-                "'sparse_categorical_crossentropy', or 'binary_crossentropy' of one output for two "
-                "classes"
-            )
-            if len(y_pred.shape) > 2 and "binary" in plain:
-                advice = "a last axis of 1, (batch, ..., 1), for a map of two classes"
+    name, units = _loss.name_of(loss), y_pred.shape[-1]
+    plain = name.replace("_", "").lower()
+    if not _loss.is_keras(loss):
+        if _loss.option(loss, "from_logits") is None:
             raise ValueError(
-                "loss: must be a cross-entropy between classes, because margins are differences "
-                f"of their probabilities, got {name} of {of}; try {advice}"
+                "loss: must say by an attribute from_logits whether predictions are logits or "
+                f"probabilities of classes, which margins need, got {name} without it; "
+                "try loss.from_logits = True"
             )
-    elif _loss.option(loss, "from_logits") is None:
+    elif not ("crossentropy" in plain or plain == "kldivergence") or (
+        ("binary" in plain) != (units == 1)
+    ):
+        advice = (
+            "'sparse_categorical_crossentropy', or 'binary_crossentropy' of one output for two "
+            "classes"
+        )
+        if len(y_pred.shape) > 2 and "binary" in plain:
+            advice = "a last axis of 1, (batch, ..., 1), for a map of two classes"
         raise ValueError(
-            "loss: must say by an attribute from_logits whether predictions are logits or "
-            f"probabilities of classes, which margins need, got {name} without it; "
-            "try loss.from_logits = True"
+            "loss: must be a cross-entropy between classes, because margins are differences of "
+            f"their probabilities, got {name} of {units} output{'s' if units > 1 else ''}; "
+            f"try {advice}"
         )
 
 
@@ -161,26 +148,12 @@ def weight(method: Method, value: Any) -> None:
 
 
 def compiled(loss: Any, output: Any) -> None:
-    """Raise ValueError unless a loss is compiled, for the output if it has a name or an index."""
-    if isinstance(loss, dict) and output is not None and not isinstance(output, int):
-        loss = loss.get(output)
-    elif isinstance(loss, (list, tuple)) and isinstance(output, int) and output < len(loss):
-        loss = loss[output]
+    """Raise ValueError unless a loss is compiled for an output."""
     if loss is None:
         where = "" if output is None else f" for the output {output!r}"
         raise ValueError(
             f"loss: must be compiled{where}, because validation and SIGUA use it, got None; try "
             "naming one in model.compile(optimizer, loss)"
-        )
-
-
-def unknown(network: Any) -> None:
-    """Raise ValueError if a state's size is unknown, where a step cannot make it."""
-    if keras.config.backend() == "jax":
-        raise ValueError(
-            "model: must be built before training, because the class confidence has an entry "
-            f"per class, got {type(network).__name__} with unknown outputs; try "
-            "model(x[:1]) first, a functional model, or by_class=False"
         )
 
 
@@ -201,9 +174,9 @@ def another() -> ValueError:
     )
 
 
-def stepping(clock: Any) -> None:
+def counted(steps_per_epoch: int | None, stepping: bool) -> None:
     """Raise ValueError in a loop whose steps are not counted."""
-    if clock.steps_per_epoch is not None and not clock.stepping:
+    if steps_per_epoch is not None and not stepping:
         raise ValueError(
             "steps_per_epoch: must be None outside fit and train_on_batch, which count the steps, "
             "got a training step of another kind; "

@@ -7,7 +7,7 @@ backends, and on others computes a loss of 0, which would be the smallest of all
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import keras
@@ -18,7 +18,6 @@ from sigua import Method, checks, step
 from sigua_keras import _loss, _ops
 from sigua_keras._loss import Loss, Tensor
 
-_NARROW = ("bool", "int8", "uint8", "int16", "uint16")
 Groups = str | Callable[[Any, Any], Any] | None
 """Who is judged together: "class", "image", or a function of labels and predictions; None: all."""
 
@@ -38,58 +37,57 @@ class Examples:
         known: bool, (n, ...): whose label is a class; None where any label is allowed.
     """
 
-    def __init__(self, loss: Loss, y_true: Tensor, y_pred: Tensor, one_class: bool) -> None:
+    def __init__(self, loss: Loss, y_true: Any, y_pred: Tensor, one_class: bool) -> None:
         self.loss, self.axis = loss, _loss.class_axis(loss, y_pred)
-        self.y_pred = y_pred
-        y_true = _loss.squeeze_labels(ops.convert_to_tensor(y_true), y_pred, self.axis)
-        y_true, kept = self._without_ignored(y_true)
-        self.asked = both(as_bool(get_keras_mask(y_pred)), kept)
-        self.y_true, self.known = self._with_classes(y_true, one_class)
+        self.y_pred, self.units = y_pred, y_pred.shape[self.axis]
+        self.y_true = ops.convert_to_tensor(y_true)
+        if keras.backend.standardize_dtype(self.y_true.dtype) in ("bool", "int8", "uint8", "int16"):
+            self.y_true = ops.cast(self.y_true, "int32")  # of a narrow type k may lie outside
+        if self._is_column and self.units != 1:
+            # Some losses of Keras silently broadcast (n, 1) against (n, k) into (n, n).
+            self.y_true = ops.squeeze(self.y_true, self.axis)
+        self.is_dense = _loss.is_dense(self.y_true, y_pred, self.axis)
+        mask, ignored = get_keras_mask(y_pred), _loss.option(loss, "ignore_class")
+        self.asked = None if mask is None else ops.cast(mask, "bool")
+        if ignored is not None and not self.is_dense:
+            self.asked = _both(self.asked, self.y_true != ignored)
+            self.y_true = ops.where(self.y_true != ignored, self.y_true, 0)
+        self.known = self._known(one_class)
+        if self.known is not None:
+            known = ops.expand_dims(self.known, self.axis) if self._has_axis else self.known
+            self.y_true = ops.where(known, self.y_true, 1 if self.is_dense else 0)
 
-    def _is_dense(self, y_true: Tensor) -> bool:
-        return _loss.is_dense(y_true, self.y_pred, self.axis)
+    @property
+    def _has_axis(self) -> bool:
+        return len(self.y_true.shape) == len(self.y_pred.shape)
 
-    def _without_ignored(self, y_true: Tensor) -> tuple[Tensor, Tensor | None]:
-        ignored = _loss.option(self.loss, "ignore_class")
-        if ignored is None or self._is_dense(y_true):
-            return y_true, None
-        kept = y_true != ignored
-        return ops.where(kept, y_true, 0), self._per_place(kept)
+    @property
+    def _is_column(self) -> bool:
+        return self._has_axis and self.y_true.shape[self.axis] == 1
 
-    def _with_classes(self, y_true: Tensor, one_class: bool) -> tuple[Tensor, Tensor | None]:
-        """Return labels that are classes, and which were; None where any label is allowed."""
-        if keras.backend.standardize_dtype(y_true.dtype) in _NARROW:  # k may lie outside
-            y_true = ops.cast(y_true, "int32")
-        function = _loss.function_of(self.loss)
+    def _known(self, one_class: bool) -> Tensor | None:
+        y_true, function = self.y_true, _loss.function_of(self.loss)
         binary = function in _loss.BINARY
         of_classes = function in _loss.OF_CLASSES or getattr(self.loss, "of_classes", False)
         if not (binary or of_classes or one_class):
-            return y_true, None
-        if self._is_dense(y_true):
+            return None
+        if self.is_dense:
             if binary and not one_class:
-                known = ops.all((y_true >= 0) & (y_true <= 1), axis=-1)
-            else:  # NaN is neither
-                some = ops.any(y_true > 0, axis=self.axis)
-                known = ops.all(y_true >= 0, axis=self.axis) & some
-            return ops.where(ops.expand_dims(known, self.axis), y_true, 1), known
-        if len(y_true.shape) == len(self.y_pred.shape) and y_true.shape[self.axis] != 1:
-            return y_true, None  # the loss itself will refuse these
-        k = _loss.num_classes(self.y_pred, self.axis)
-        known = (y_true >= 0) & (y_true <= k - 1)
-        one_unit = self.y_pred.shape[-1] == 1
-        if not one_unit and keras.backend.is_float_dtype(y_true.dtype):
+                return ops.all((y_true >= 0) & (y_true <= 1), axis=-1)
+            some = ops.any(y_true > 0, axis=self.axis)  # NaN is not
+            return some & ops.all(y_true >= 0, axis=self.axis)
+        if self._has_axis and not self._is_column:
+            return None  # the loss itself will refuse these
+        known = (y_true >= 0) & (y_true <= max(self.units, 2) - 1)
+        if self.units != 1 and keras.backend.is_float_dtype(y_true.dtype):
             known = known & (y_true == ops.floor(y_true))  # of one unit the label is p(1)
-        return ops.where(known, y_true, 0), self._per_place(known)
-
-    def _per_place(self, mask: Tensor) -> Tensor:
-        column = len(mask.shape) == len(self.y_pred.shape)
-        return ops.squeeze(mask, self.axis) if column else mask
+        return ops.squeeze(known, self.axis) if self._has_axis else known
 
     @cached_property
     def logits(self) -> Tensor:
         """Logits, float32, (N, k), a row per place."""
         found = _loss.logits_of(self.loss, self.y_pred, self.axis)
-        return found if len(found.shape) == 2 else ops.reshape(found, (-1, found.shape[-1]))
+        return ops.reshape(found, (-1, found.shape[-1]))
 
     @cached_property
     def index(self) -> Tensor:
@@ -98,46 +96,37 @@ class Examples:
         Raises:
             ValueError: rows with an entry for another number of classes.
         """
-        y_true, y_pred = self.y_true, self.y_pred
-        if self._is_dense(y_true):
-            return ops.reshape(ops.cast(ops.argmax(y_true, axis=self.axis), "int32"), (-1,))
-        if len(y_true.shape) == len(y_pred.shape) and y_true.shape[self.axis] not in (1, None):
+        found = self.y_true
+        if self.is_dense:
+            found = ops.argmax(found, axis=self.axis)
+        elif self._has_axis and not self._is_column:
             raise ValueError(
                 "y: must be integers (n,) or one-hot rows with an entry per class, got shape "
-                f"{tuple(y_true.shape)} for predictions {tuple(y_pred.shape)}; "
+                f"{tuple(found.shape)} for predictions {tuple(self.y_pred.shape)}; "
                 "try a unit per class"
             )
-        if y_pred.shape[-1] == 1:  # the label is p(1): take the nearer class
-            y_true = _loss.float32(y_true) > 0.5
-        return ops.reshape(ops.cast(y_true, "int32"), (-1,))
+        elif self.units == 1:  # the label is p(1): take the nearer class
+            found = _loss.float32(found) > 0.5
+        return ops.reshape(ops.cast(found, "int32"), (-1,))
 
     def several(self) -> Tensor | None:
         """Return which rows hold more than one class, bool, (N,); None if labels are indices."""
-        if not self._is_dense(self.y_true):
+        if not self.is_dense:
             return None
-        sums = ops.sum(ops.cast(self.y_true, "float32"), axis=self.axis)
+        sums = ops.sum(_loss.float32(self.y_true), axis=self.axis)
         return ops.reshape(sums > 1 + checks.SUM_TOLERANCE, (-1,))
-
-    def shaped(self, column: Tensor) -> Tensor:
-        """Return a column, an entry per place, in the shape of the places."""
-        if len(self.y_pred.shape) == 2:
-            return column
-        places = [size for i, size in enumerate(ops.shape(self.y_pred)) if i != self.axis]
-        return ops.reshape(column, places)
 
     def losses(self, correction: str, M: Any) -> Tensor:
         """Return what a method optimises, (n, ...), with gradient.
 
         Without a correction it is the loss itself, so that a method for which everything is good
         is the plain training of Keras.
-
-        Raises:
-            ValueError: labels that do not fit, or a loss without a value per example.
         """
         if correction == "none":
             return _loss.per_example(self.loss, self.y_true, self.y_pred)
-        found = step.corrected_losses(_ops, correction, M, self.plain, self.logits, self.index)
-        return self.shaped(found)
+        given = self.plain, self.logits, self.index
+        found = step.corrected_losses(_ops, correction, M, *given)
+        return ops.reshape(found, _places(self.y_pred, self.axis))
 
     @property
     def plain(self) -> Any:
@@ -147,52 +136,29 @@ class Examples:
         return _AnyLoss(self.loss, self.y_true, self.y_pred, self.axis)
 
     def class_sums(self, method: Method) -> Callable[[], Tensor] | None:
-        """Return what returns 1'T^-1 l, (N,), without gradient, for backward correction."""
-        if method.correction != "backward":
-            return None
-
-        def sums() -> Tensor:
-            logits = ops.stop_gradient(self.logits)
-            return ops.stop_gradient(step.class_sums(_ops, method.T, self.plain, logits))
-
-        return sums
+        """Return what returns 1'T^-1 l, (N,), for backward correction."""
+        given = _ops, method.T, self.plain, ops.stop_gradient(self.logits)
+        return partial(step.class_sums, *given) if method.correction == "backward" else None
 
     def margins(self, losses: Tensor, rates: Tensor | None, by_class: bool) -> step.Margins:
-        """Return the margins of the model's own probabilities, without gradient.
-
-        Args:
-            losses: of the examples, one per place.
-            rates: the class confidence, (k,); None for ones.
-            by_class: whether margins by class may be asked for.
-        """
-        require_per_place("margins", losses, self.y_pred)
+        """Return the margins of the model's own probabilities, by the class confidence (k,)."""
+        _require_per_place("margins", losses, self.y_pred)
         return step.Margins(_ops, ops.stop_gradient(self.logits), self.index, rates, by_class)
 
     def groups(self, groups: Groups, y: Any, losses: Tensor) -> Tensor | None:
-        """Return each example's group, int32, (N,), or None.
-
-        Raises:
-            ValueError: images of rows, or a function's groups that do not have the losses' shape.
-        """
-        if groups is None:
-            return None
-        if groups == "class":
-            return self.index
-        if groups == "image":
-            require_places(losses.shape)
+        """Return each example's group, int32, (N,), or None."""
+        if groups is None or groups == "class":
+            return None if groups is None else self.index
+        if callable(groups):
+            found = ops.cast(ops.convert_to_tensor(groups(y, self.y_pred)), "int32")
+        elif len(losses.shape) > 1:
             found = ops.arange(ops.shape(losses)[0], dtype="int32")
         else:
-            found = ops.cast(ops.convert_to_tensor(groups(y, self.y_pred)), "int32")
+            raise ValueError(
+                "groups: must come with a loss per time step or pixel, (n, d1, ...), for 'image', "
+                f"got one for each of {tuple(losses.shape)}; try leaving it out"
+            )
         return column_of("groups", found, losses)
-
-
-def require_places(shape: Any) -> None:
-    """Raise ValueError if images are to be judged apart, but an image is one example."""
-    if len(shape) < 2:
-        raise ValueError(
-            'groups: must come with a loss per time step or pixel, (n, d1, ...), for "image", got '
-            f"one for each of {tuple(shape)}; try leaving it out"
-        )
 
 
 class Part:
@@ -210,7 +176,6 @@ class Part:
         lost: bool: who would, had the label been a class.
         weight: the magnitudes; None for ones. NaN where it is negative and signs are not read.
         trusted: bool: whose sign is plus; None without signs.
-        ranked: the losses, without gradient.
     """
 
     def __init__(
@@ -221,43 +186,32 @@ class Part:
         sample_weight: Any,
         signs: bool = False,
     ) -> None:
-        self.mask = both(asked, taken_mask(losses))
-        self.ranked = ops.stop_gradient(_flat(losses))
-        self.weight: Tensor | None = None
-        self.trusted: Any = None
-        asked = None if self.mask is None else column_of("mask", self.mask, losses)
+        mask = get_keras_mask(losses)
+        if mask is not None:
+            set_keras_mask(losses, None)
+            asked = _both(asked, ops.cast(mask, "bool"))
+        self.mask, self.weight, self.trusted = asked, None, None
+        self.ranked = ops.stop_gradient(ops.reshape(losses, (-1,)))
+        valid = ops.ones_like(self.ranked, dtype="bool")
+        valid = valid if asked is None else column_of("mask", asked, losses)
         if sample_weight is not None:
             weight = column_of("sample_weight", _loss.float32(sample_weight), losses)
-            asked = both(asked, weight != 0)
+            valid = valid & (weight != 0)
             # A traced step cannot raise; a loss of NaN is at least seen, whereas climbing is not.
             self.weight = ops.abs(weight) if signs else ops.where(weight < 0, float("nan"), weight)
             self.trusted = weight > 0 if signs else None
-        asked = ops.ones_like(self.ranked, dtype="bool") if asked is None else asked
-        while known is not None and len(known.shape) > len(losses.shape):
-            known = ops.all(known, axis=-1)  # one loss for many labels
-        known = None if known is None else column_of("y", known, losses)
-        self.valid = asked if known is None else asked & known
-        self.lost = asked & ~self.valid
+        self.valid = valid
+        if known is not None:
+            while len(known.shape) > len(losses.shape):
+                known = ops.all(known, axis=-1)  # one loss for many labels
+            self.valid = valid & column_of("y", known, losses)
+        self.lost = valid & ~self.valid
 
     def select(self, method: Method, numbers: tuple[Any, ...], **given: Any) -> step.Selection:
         """Return who is good, who is bad, and what each weighs, as `sigua.step.select`."""
         shares = ops.cast(self.valid, "float32") if method.separate else None
         marks = {"valid": self.valid, "shares": shares, "trusted": self.trusted}
         return step.select(_ops, method, numbers, self.ranked, **marks, **given)
-
-    def finish(self, losses: Tensor, weights: Tensor, silent: Tensor) -> tuple[Tensor, Tensor]:
-        """Return losses and weights as Keras weighs and reduces them."""
-        if len(losses.shape) > 1:
-            shape = ops.shape(losses)
-            weights, silent = ops.reshape(weights, shape), ops.reshape(silent, shape)
-        losses = ops.where(silent, 0.0, losses)
-        if self.mask is not None:  # Keras's mean is over those that are not masked
-            set_keras_mask(losses, self.mask)
-        return losses, ops.stop_gradient(weights)
-
-
-def _flat(losses: Tensor) -> Tensor:
-    return losses if len(losses.shape) == 1 else ops.reshape(losses, (-1,))
 
 
 class _AnyLoss(NamedTuple):
@@ -268,11 +222,16 @@ class _AnyLoss(NamedTuple):
     y_pred: Tensor
     axis: int
 
-    def at_label(self, ops_: Any, log_p: Tensor, y: Tensor) -> Tensor:
-        given = _loss.from_log_probabilities(self.loss, log_p, self.y_pred, self.axis)
-        return self._column(self.y_true, given)
+    def at_label(self, _: Any, log_p: Tensor, y: Tensor) -> Tensor:
+        """Return the loss, (N,), of predictions that stand for log p, (N, k)."""
+        logits = bool(_loss.option(self.loss, "from_logits"))
+        found = log_p if logits else ops.exp(log_p)
+        if self.y_pred.shape[-1] == 1:
+            found = found[:, 1:] - found[:, :1] if logits else found[:, 1:]
+        found = ops.reshape(found, (*_places(self.y_pred, self.axis), found.shape[-1]))
+        return self._column(self.y_true, ops.moveaxis(found, -1, self.axis))
 
-    def every_class(self, ops_: Any, log_p: Tensor) -> Tensor:
+    def every_class(self, *_: Any) -> Tensor:
         """Return the loss against each class, (N, k), of the predictions themselves."""
         k = _loss.num_classes(self.y_pred, self.axis)
         nothing, labels = ops.zeros_like(_loss.float32(self.y_true)), list(range(k))
@@ -283,29 +242,21 @@ class _AnyLoss(NamedTuple):
 
     def _column(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         losses = _loss.per_example(self.loss, y_true, y_pred)
-        require_per_place("a correction", losses, self.y_pred)
+        _require_per_place("a correction", losses, y_pred)
         return ops.reshape(losses, (-1,))
 
 
-def require_per_place(name: str, losses: Tensor, y_pred: Tensor) -> None:
-    """Raise ValueError unless there is a loss for each prediction of classes."""
+def _places(y_pred: Tensor, axis: int) -> list[Any]:
+    """Return the shape of predictions without the classes."""
+    return [size for i, size in enumerate(ops.shape(y_pred)) if i != axis]
+
+
+def _require_per_place(name: str, losses: Tensor, y_pred: Tensor) -> None:
     if len(losses.shape) != len(y_pred.shape) - 1:
         raise ValueError(
             f"loss: must return a value per place for {name}, got shape {tuple(losses.shape)} for "
             f"predictions {tuple(y_pred.shape)}; try a cross-entropy of Keras"
         )
-
-
-def as_bool(mask: Any) -> Tensor | None:
-    return None if mask is None else ops.cast(mask, "bool")
-
-
-def taken_mask(losses: Tensor) -> Tensor | None:
-    """Return the mask that the loss attached to its values, and remove it."""
-    mask = as_bool(get_keras_mask(losses))
-    if mask is not None:
-        set_keras_mask(losses, None)
-    return mask
 
 
 def column_of(name: str, value: Tensor, losses: Tensor) -> Tensor:
@@ -319,21 +270,16 @@ def column_of(name: str, value: Tensor, losses: Tensor) -> Tensor:
         value = ops.squeeze(value, -1)
     while len(value.shape) < len(wanted):
         value = ops.expand_dims(value, -1)
-    pairs = list(zip(value.shape, wanted, strict=False))
-    fits = len(value.shape) == len(wanted) and all(
-        None in pair or pair[0] in (1, pair[1]) for pair in pairs
-    )
-    if not fits:
+    pairs = zip(value.shape, wanted, strict=False)
+    fits = all(None in pair or pair[0] in (1, pair[1]) for pair in pairs)
+    if len(value.shape) != len(wanted) or not fits:
         raise ValueError(
             f"{name}: must be one per example or one per place, {wanted}, got shape {given}; "
             "try one per place"
         )
-    if len(wanted) == 1:
-        return value
-    return ops.reshape(ops.broadcast_to(value, ops.shape(losses)), (-1,))
+    alone = len(wanted) == 1
+    return value if alone else ops.reshape(ops.broadcast_to(value, ops.shape(losses)), (-1,))
 
 
-def both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+def _both(one: Tensor | None, other: Tensor) -> Tensor:
+    return other if one is None else one & other

@@ -14,49 +14,26 @@ Loss = Any
 _SPARSE = keras.losses.sparse_categorical_crossentropy
 _DENSE = keras.losses.categorical_crossentropy
 _BINARY = keras.losses.binary_crossentropy
-_FOCAL = keras.losses.categorical_focal_crossentropy
+_GCE = keras.losses.categorical_generalized_cross_entropy
 BINARY = (_BINARY, keras.losses.binary_focal_crossentropy)
-OF_CLASSES = (_SPARSE, _DENSE, _FOCAL, keras.losses.categorical_generalized_cross_entropy)
-_OF_ROWS = (
-    _DENSE,
-    *BINARY,
-    _FOCAL,
-    keras.losses.categorical_hinge,
-    keras.losses.cosine_similarity,
-    keras.losses.hinge,
-    keras.losses.huber,
-    keras.losses.kl_divergence,
-    keras.losses.log_cosh,
-    keras.losses.mean_absolute_error,
-    keras.losses.mean_absolute_percentage_error,
-    keras.losses.mean_squared_error,
-    keras.losses.mean_squared_logarithmic_error,
-    keras.losses.poisson,
-    keras.losses.squared_hinge,
-)
-"""Losses whose labels have the predictions' shape."""
+OF_CLASSES = (_SPARSE, _DENSE, keras.losses.categorical_focal_crossentropy, _GCE)
+_OF_NO_ROWS = (_SPARSE, _GCE, keras.losses.ctc, keras.losses.circle)
+"""Losses of Keras whose labels do not have the predictions' shape."""
 
 
 def is_alias(loss: Loss) -> bool:
     return str(loss).lower() in ("crossentropy", "ce")
 
 
-def resolve(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Loss:
-    """Return the loss object or function for an argument of `compile`."""
+def resolve(loss: Loss, y_true: Tensor, y_pred: Tensor, **options: Any) -> Loss:
+    """Return the loss for an argument of `compile`; options are those of a cross-entropy."""
     if not is_alias(loss):
         return keras.losses.get(loss)
     if y_pred.shape[-1] == 1:
-        return _BINARY
-    return _DENSE if is_dense(y_true, y_pred) else _SPARSE
-
-
-def cross_entropy(y_true: Tensor, y_pred: Tensor, from_logits: bool) -> Loss:
-    """Return Keras's cross-entropy for labels and predictions of these shapes."""
-    if y_pred.shape[-1] == 1:
-        return keras.losses.BinaryCrossentropy(from_logits=from_logits)
+        return keras.losses.BinaryCrossentropy(**options)
     if is_dense(y_true, y_pred):
-        return keras.losses.CategoricalCrossentropy(from_logits=from_logits)
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=from_logits)
+        return keras.losses.CategoricalCrossentropy(**options)
+    return keras.losses.SparseCategoricalCrossentropy(**options)
 
 
 def function_of(loss: Loss) -> Any:
@@ -64,11 +41,8 @@ def function_of(loss: Loss) -> Any:
     return getattr(loss, "fn", loss)
 
 
-def option(loss: Loss, name: str, default: Any = None) -> Any:
-    """Return an argument that a loss object of Keras was made with, or an attribute of another."""
-    arguments = getattr(loss, "_fn_kwargs", {})  # the one place where each of them is
-    own = getattr(function_of(loss), name, default)  # of a function that Keras has wrapped
-    return arguments.get(name, getattr(loss, name, own))
+def is_keras(loss: Loss) -> bool:
+    return str(getattr(function_of(loss), "__module__", "")).split(".")[0] == "keras"
 
 
 def name_of(loss: Loss) -> str:
@@ -78,8 +52,11 @@ def name_of(loss: Loss) -> str:
     return str(getattr(kind, "__name__", kind))
 
 
-def is_logits(loss: Loss) -> bool:
-    return bool(option(loss, "from_logits", False))
+def option(loss: Loss, name: str, default: Any = None) -> Any:
+    """Return an argument that a loss object of Keras was made with, or an attribute of another."""
+    arguments = getattr(loss, "_fn_kwargs", {})  # the one place where each of them is
+    own = getattr(function_of(loss), name, default)  # of a function that Keras has wrapped
+    return arguments.get(name, getattr(loss, name, own))
 
 
 def class_axis(loss: Loss, y_pred: Tensor) -> int:
@@ -105,20 +82,11 @@ def is_several(loss: Loss, y_pred: Tensor) -> bool:
 
 def is_cross_entropy(loss: Loss, y_pred: Tensor, axis: int) -> bool:
     """Return whether the loss is cross-entropy between classes, smoothed or not."""
-    function = function_of(loss)
     if y_pred.shape[-1] == 1:
-        return function is _BINARY
+        return function_of(loss) is _BINARY
+    # Keras divides what it smooths by the size of the last axis.
     smoothed_elsewhere = option(loss, "label_smoothing") and axis != len(y_pred.shape) - 1
-    return function in (_SPARSE, _DENSE) and not smoothed_elsewhere  # Keras's own is no mean then
-
-
-def squeeze_labels(y_true: Tensor, y_pred: Tensor, axis: int = -1) -> Tensor:
-    """Return labels with a class axis of 1 without it where there are k > 1 predictions.
-
-    Some losses of Keras silently broadcast (n, 1) against (n, k) into (n, n).
-    """
-    column = len(y_true.shape) == len(y_pred.shape) and y_true.shape[axis] == 1
-    return ops.squeeze(y_true, axis) if column and y_pred.shape[axis] != 1 else y_true
+    return function_of(loss) in (_SPARSE, _DENSE) and not smoothed_elsewhere
 
 
 def float32(x: Any) -> Tensor:
@@ -143,11 +111,10 @@ def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
     else:  # a function, or a loss that does all by itself
         expand = y_pred.shape[-1] == 1 and len(y_true.shape) == len(y_pred.shape) - 1
         losses = loss(ops.expand_dims(y_true, -1) if expand else y_true, y_pred)
-    mask = get_keras_mask(losses)
-    losses = float32(losses)
+    mask, losses = get_keras_mask(losses), float32(losses)
     if len(losses.shape) == len(y_pred.shape) and losses.shape[-1] == 1:
         losses = ops.squeeze(losses, -1)
-    sizes = {losses.shape[0] if len(losses.shape) else 1, y_pred.shape[0]} - {None}
+    sizes = {*losses.shape[:1], *y_pred.shape[:1]} - {None}
     if not 0 < len(losses.shape) < len(y_pred.shape) or len(sizes) > 1:
         raise ValueError(
             f"loss: must return one value per example, got shape {tuple(losses.shape)} for "
@@ -162,9 +129,9 @@ def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
 def _require_labels(loss: Loss, y_true: Tensor, y_pred: Tensor) -> None:
     """Raise ValueError on labels that a loss of Keras cannot take, or would broadcast to (n, n)."""
     function = function_of(loss)
-    sparse = function is _SPARSE
+    sparse, rows = function is _SPARSE, is_keras(loss) and function not in _OF_NO_ROWS
     units, width = y_pred.shape[-1], y_true.shape[-1] if len(y_true.shape) > 1 else 1
-    if not (sparse or function in _OF_ROWS) or len(y_pred.shape) != 2 or None in (units, width):
+    if not (sparse or rows) or len(y_pred.shape) != 2 or None in (units, width):
         return
     if width != (1 if sparse else units):
         kind, advice = "one-hot rows or targets", "keras.utils.to_categorical(y)"
@@ -182,12 +149,11 @@ def logits_of(loss: Loss, y_pred: Tensor, axis: int = -1) -> Tensor:
 
     Of probabilities they are the logarithms, between those limits that Keras sets, too.
     """
-    logits = y_pred if is_logits(loss) else None
+    logits = y_pred if option(loss, "from_logits") else None
     if logits is None and keras.config.backend() == "tensorflow":
         # Only TensorFlow's losses use the logits behind a softmax or a sigmoid.
         logits = getattr(y_pred, "_keras_logits", None)
-    given = float32(y_pred if logits is None else logits)
-    given = given if axis in (-1, len(given.shape) - 1) else ops.moveaxis(given, axis, -1)
+    given = ops.moveaxis(float32(y_pred if logits is None else logits), axis, -1)
     if given.shape[-1] == 1:
         other = ops.zeros_like(given) if logits is not None else 1 - given
         given = ops.concatenate([other, given], axis=-1)
@@ -195,13 +161,3 @@ def logits_of(loss: Loss, y_pred: Tensor, axis: int = -1) -> Tensor:
         return given
     p = given / ops.sum(given, axis=-1, keepdims=True)
     return ops.log(ops.clip(p, keras.config.epsilon(), 1 - keras.config.epsilon()))
-
-
-def from_log_probabilities(loss: Loss, log_p: Tensor, y_pred: Tensor, axis: int) -> Tensor:
-    """Return predictions in the form and the shape of `y_pred`, from log p of (N, k)."""
-    logits = is_logits(loss)
-    found = log_p if logits else ops.exp(log_p)
-    if y_pred.shape[-1] == 1:
-        found = found[:, 1:] - found[:, :1] if logits else found[:, 1:]
-    places = [size for i, size in enumerate(ops.shape(y_pred)) if i != axis]
-    return ops.moveaxis(ops.reshape(found, (*places, found.shape[-1])), -1, axis)

@@ -7,13 +7,15 @@ is the model's own loss with the sample weight good - gamma * bad, which carries
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
+import keras
 from keras import ops
+from keras.src.backend import set_keras_mask
 
-from sigua import Method, Split, conditions, step
+from sigua import Method, Split, step
 from sigua import confidence as class_confidence
+from sigua.conditions import reads
 from sigua.requirements import require_method
 from sigua_keras import _check, _loss, _ops
 from sigua_keras._examples import Examples, Groups, Part, column_of
@@ -30,9 +32,6 @@ class Objective:
         loss: the loss that is optimised; None for the compiled loss.
         groups: who is judged together.
         steps_per_epoch: to count the epoch in training steps; None if it is set.
-
-    Raises:
-        ValueError: groups that do not fit the method, or an unknown loss.
     """
 
     def __init__(
@@ -41,26 +40,18 @@ class Objective:
         output: str | int | None,
         loss: Loss,
         groups: Groups,
-        steps_per_epoch: int | None = None,
+        steps_per_epoch: int | None,
     ) -> None:
-        _check.known(loss)
         self.method, self.output, self.loss, self.groups = method, output, loss, groups
-        self.matrix = step.matrix(_ops, method, None)  # a constant made in a step would be copied
+        self.matrix = step.matrix(_ops, method, None)  # not in a step, which would copy it
         self.shares = Shares(method)
         self.clock = Clock(self.shares, output, steps_per_epoch)
-        self.reached = False
-        self.warned = self.told_of_lost = False
+        self.reached = self._warned = self._told_of_lost = False
 
-    def open(self, loss: Loss, y_pred: Tensor) -> None:
-        """Make what depends on the number of classes.
-
-        Raises:
-            ValueError: a loss or predictions that do not fit the method.
-        """
-        _check.known(loss)
-        _check.prediction(self.method, loss, y_pred, self.groups)
-        if len(y_pred.shape) > 1 and y_pred.shape[-1] is not None:
-            self.shares.open(_loss.num_classes(y_pred, _loss.class_axis(loss, y_pred)))
+    def open(self, loss: Loss, y_pred: Any) -> None:
+        """Make the class confidence for predictions, symbolic or not."""
+        axis = -1 if _loss.is_alias(loss) else _loss.class_axis(keras.losses.get(loss), y_pred)
+        self.shares.open(_loss.num_classes(y_pred, axis))
 
     def measure(
         self, compiled: Loss, y_true: Tensor, y_pred: Tensor, sample_weight: Any
@@ -76,46 +67,44 @@ class Objective:
                 negative weight makes the loss NaN.
 
         Raises:
-            ValueError: labels or weights that do not fit the method.
+            ValueError: labels, predictions or weights that do not fit the method.
         """
         method, shares = self.method, self.shares
-        _check.stepping(self.clock)
         _check.weight(method, sample_weight)
         loss = compiled if self.loss is None else _loss.resolve(self.loss, y_true, y_pred)
-        self.open(loss, y_pred)  # on TensorFlow, where the step builds the model
-        given = Examples(loss, y_true, y_pred, _check.needs_class(method, self.groups))
+        one_class = _check.prediction(method, loss, y_pred, self.groups)
+        given = Examples(loss, y_true, y_pred, one_class)
+        shares.open(_loss.num_classes(y_pred, given.axis))
         losses = given.losses(method.correction, self.matrix)
-        signs = _check.reads_signs(method)
-        part = Part(losses, given.asked, given.known, sample_weight, signs)
-        margins, reads = None, partial(conditions.reads, method.condition)
-        if reads("margins"):
-            margins = given.margins(losses, shares.rates(), reads("confidence"))
-        chosen = part.select(
-            method,
-            shares.numbers(),
-            sums=given.class_sums(method),
-            margins=margins,
-            groups=given.groups(self.groups, y_true, losses),
-        )
+        marked = _check.reads_signs(method)
+        part = Part(losses, given.asked, given.known, sample_weight, marked)
+        margins = None
+        if reads(method.condition, "margins"):
+            by_class = reads(method.condition, "confidence")
+            margins = given.margins(losses, shares.rates(), by_class)
+        groups = given.groups(self.groups, y_true, losses)
+        rules = {"sums": given.class_sums(method), "margins": margins, "groups": groups}
+        chosen = part.select(method, shares.numbers(), **rules)
         if shares.seen is not None and margins is not None:
             shares.see(margins.sums(part.valid))
         shares.count(part.lost, chosen.good, part.valid, chosen.bad)
-        weights = chosen.weights
-        several = given.several() if _check.needs_class(method, self.groups) else None
+        several, weights = given.several() if one_class else None, chosen.weights
         if several is not None:  # a traced step cannot raise, but NaN is seen
             weights = ops.where(several & part.valid, float("nan"), weights)
         weights = weights if part.weight is None else weights * part.weight
-        return part.finish(losses, weights, chosen.silent)
+        silent, weights = (ops.reshape(x, ops.shape(losses)) for x in (chosen.silent, weights))
+        losses = ops.where(silent, 0.0, losses)
+        if part.mask is not None:  # Keras's mean is over those that are not masked
+            set_keras_mask(losses, part.mask)
+        return losses, ops.stop_gradient(weights)
 
     def end_epoch(self, epoch: float, logs: Any) -> None:
         """Raise ValueError if the epoch never called `compute_loss`; give each warning once."""
         self.clock.end_epoch()
         _check.reached(self.reached)
-        if not self.told_of_lost:
-            self.told_of_lost = _check.lost(self.shares.lost(), epoch)
-        if not self.warned:
-            shown = ((logs or {}).get(metric.name) for metric in self.shares.metrics)
-            self.warned = _check.idle(self.method, self.clock.began, *shown)
+        self._told_of_lost = self._told_of_lost or _check.lost(self.shares.lost(), epoch)
+        shown = [(logs or {}).get(metric.name) for metric in self.shares.metrics]
+        self._warned = self._warned or _check.idle(self.method, self.clock.began, *shown)
 
 
 def corrected_losses(
@@ -128,7 +117,7 @@ def corrected_losses(
         y_pred: predictions, (n, ..., k), or (n, ..., 1) for one unit.
         method: whose correction it is.
         loss: a loss of Keras, or a function of labels and predictions that returns a loss per
-            example; its reduction is not used.
+            example; a reduction is not used.
 
     Returns:
         float32, (n, ...); NaN where the label is not a class.
@@ -136,16 +125,13 @@ def corrected_losses(
     Raises:
         ValueError: arguments that do not fit the method or each other.
     """
-    require_method(method)
     _check.known(loss)
     y, y_pred = ops.convert_to_tensor(y), ops.convert_to_tensor(y_pred)
     loss = _loss.resolve(loss, y, y_pred)
-    _check.prediction(method, loss, y_pred, None)
-    given = Examples(loss, y, y_pred, method.T is not None)
+    one_class = _check.prediction(require_method(method), loss, y_pred, None)
+    given = Examples(loss, y, y_pred, one_class)
     losses = given.losses(method.correction, step.matrix(_ops, method, None))
-    if given.known is None:
-        return losses
-    return ops.where(ops.reshape(given.known, ops.shape(losses)), losses, float("nan"))
+    return losses if given.known is None else ops.where(given.known, losses, float("nan"))
 
 
 def select(
@@ -172,45 +158,39 @@ def select(
         losses: (n, ...): what decides, from `corrected_losses` for a method with a correction.
         epoch: at least 0; it is a constant in a compiled step.
         method: whose condition decides.
-        y_pred: predictions, (n, ..., k); for `Agreement`, and for over="classes".
-        y: labels, (n, ...) or (n, ..., k); then, too, and for groups.
+        y_pred: predictions, (n, ..., k); for `Agreement`, over="classes", and groups.
+        y: labels, (n, ...) or (n, ..., k); for those, too.
         where: bool, (n, ...): who takes part; None for all.
         trusted: bool, (n, ...), for `Known`, or a `sigua.Split` of two masks.
         confidence: the class confidence so far, (2, k) (`sigua.confidence`); None for ones.
         groups: as for `SIGUA`.
         from_logits: whether predictions are logits, as for Keras's losses.
 
+    Returns:
+        good, bad, weights and silent (whose losses are to be 0), with the losses' shape.
+
     Raises:
         ValueError: arguments that do not fit the method or each other.
     """
-    require_method(method)
-    _check.groups(method, groups)
-    losses, given = _loss.float32(losses), None
-    if y_pred is not None:
-        y, y_pred = ops.convert_to_tensor(y), ops.convert_to_tensor(y_pred)
-        loss = _loss.cross_entropy(y, y_pred, from_logits)
-        _check.prediction(method, loss, y_pred, groups)
-        given = Examples(loss, y, y_pred, one_class=True)
-    if given is None:
+    _check.groups(require_method(method), groups)
+    losses, rules = _loss.float32(losses), {}
+    if y_pred is None:
         part = Part(losses, None, None, where)
     else:
+        y, y_pred = ops.convert_to_tensor(y), ops.convert_to_tensor(y_pred)
+        loss = _loss.resolve("crossentropy", y, y_pred, from_logits=from_logits)
+        _check.prediction(method, loss, y_pred, groups)
+        given = Examples(loss, y, y_pred, one_class=True)
         part = Part(losses, given.asked, given.known, where)
+        rules = {"sums": given.class_sums(method), "groups": given.groups(groups, y, losses)}
+        if reads(method.condition, "margins"):
+            seen = None if confidence is None else ops.convert_to_tensor(confidence)
+            rates = None if seen is None else class_confidence.rates(seen)
+            rules["margins"] = given.margins(losses, rates, reads(method.condition, "confidence"))
     if trusted is not None:
         alone = not isinstance(trusted, Split)
-        masks = [
-            ops.convert_to_tensor(mask, dtype="bool") for mask in ([trusted] if alone else trusted)
-        ]
-        marks = [column_of("trusted", mask, losses) for mask in masks]
+        masks = (ops.convert_to_tensor(mask) for mask in ([trusted] if alone else trusted))
+        marks = [column_of("trusted", ops.cast(mask, "bool"), losses) for mask in masks]
         part.trusted = marks[0] if alone else Split(*marks)
-    margins = None
-    if given is not None and conditions.reads(method.condition, "margins"):
-        rates = (
-            None
-            if confidence is None
-            else class_confidence.rates(ops.convert_to_tensor(confidence))
-        )
-        margins = given.margins(losses, rates, conditions.reads(method.condition, "confidence"))
-    sums = None if given is None else given.class_sums(method)
-    grouped = None if given is None else given.groups(groups, y, losses)
-    chosen = part.select(method, method.at(epoch), sums=sums, margins=margins, groups=grouped)
+    chosen = part.select(method, method.at(epoch), **rules)
     return step.Selection(*(ops.reshape(each, ops.shape(losses)) for each in chosen))

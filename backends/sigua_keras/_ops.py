@@ -1,7 +1,11 @@
-"""Keras's names for the step (`sigua.step.numpy_names` says what each one does)."""
+"""Keras's names for the step: what each does is said by `sigua.step.numpy_names`.
+
+Logits are (N, k) here, a row for each example or place.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -32,13 +36,22 @@ INF = float("inf")
 INTEGER = "int32" if keras.config.backend() == "jax" else "int64"
 """Of counts: 64 bits, in which a rate becomes a count by one product, except on JAX."""
 
+integers = partial(ops.cast, dtype=INTEGER)
+class_sum = partial(ops.sum, axis=1)
+class_max = partial(ops.max, axis=1)
+class_argmax = partial(ops.argmax, axis=1)
+softmax = partial(ops.softmax, axis=1)
+log_softmax = partial(ops.log_softmax, axis=1)
+logsumexp = partial(ops.logsumexp, axis=1)
+expand = partial(ops.expand_dims, axis=1)
+along = partial(ops.take_along_axis, axis=1)
+columns = partial(ops.take, axis=1)
+rows = take = partial(ops.take, axis=0)
+floor = ops.maximum
+
 
 def cast(x: Tensor, like: Tensor) -> Tensor:
     return ops.cast(x, like.dtype)
-
-
-def integers(mask: Tensor) -> Tensor:
-    return ops.cast(mask, INTEGER)
 
 
 def constant(array: Any, like: Tensor) -> Tensor:
@@ -49,78 +62,28 @@ def index(array: Any, like: Tensor) -> Tensor:
     return ops.convert_to_tensor(array, dtype="int32")
 
 
-def class_sum(x: Tensor) -> Tensor:
-    return ops.sum(x, 1)
-
-
-def class_max(x: Tensor) -> Tensor:
-    return ops.max(x, 1)
-
-
-def class_argmax(x: Tensor) -> Tensor:
-    return ops.argmax(x, 1)
-
-
-def softmax(z: Tensor) -> Tensor:
-    return ops.softmax(z, 1)
-
-
-def log_softmax(z: Tensor) -> Tensor:
-    return ops.log_softmax(z, 1)
-
-
-def logsumexp(x: Tensor) -> Tensor:
-    return ops.logsumexp(x, 1)
-
-
 def cross_entropy(z: Tensor, y: Tensor) -> Tensor:
-    return -at(ops.log_softmax(z, 1), y)
+    return -at(log_softmax(z), y)
 
 
 def at(x: Tensor, y: Tensor) -> Tensor:
-    return ops.squeeze(ops.take_along_axis(x, ops.expand_dims(y, 1), 1), 1)
+    return ops.squeeze(along(x, expand(y)), 1)
 
 
 def without(x: Tensor, y: Tensor) -> Tensor:
-    classes = ops.reshape(ops.arange(x.shape[1], dtype=y.dtype), (-1, *[1] * (len(x.shape) - 2)))
-    return ops.where(ops.expand_dims(y, 1) == classes, -INF, x)
-
-
-def along(x: Tensor, columns: Tensor) -> Tensor:
-    return ops.take_along_axis(x, columns, 1)
-
-
-def columns(x: Tensor, indices: Tensor) -> Tensor:
-    return ops.take(x, indices, axis=1)
-
-
-def rows(table: Tensor, y: Tensor) -> Tensor:
-    found = ops.take(table, y, axis=0)
-    return found if len(y.shape) == 1 else ops.moveaxis(found, -1, 1)
-
-
-def take(x: Tensor, index: Tensor) -> Tensor:
-    return ops.take(x, index, axis=0)
+    return ops.where(expand(y) == ops.arange(x.shape[1], dtype=y.dtype), -INF, x)
 
 
 def per_class(c: Tensor, x: Tensor) -> Tensor:
-    return ops.reshape(ops.cast(c, x.dtype), (-1, *[1] * (len(x.shape) - 2)))
-
-
-def expand(x: Tensor) -> Tensor:
-    return ops.expand_dims(x, 1)
+    return ops.cast(c, x.dtype)
 
 
 def matmul(matrix: Tensor, x: Tensor) -> Tensor:
-    return ops.moveaxis(ops.matmul(ops.moveaxis(x, 1, -1), ops.transpose(matrix)), -1, 1)
+    return ops.matmul(x, ops.transpose(matrix))
 
 
 def full_labels(x: Tensor, label: int) -> Tensor:
     return ops.full_like(x[:, 0], label, dtype="int32")
-
-
-def floor(z: Tensor, low: float) -> Tensor:
-    return ops.maximum(z, low)
 
 
 def sums_by(values: Tensor, groups: Tensor, number: int | None) -> Tensor:
@@ -139,4 +102,4 @@ def nth(ordered: Tensor, count: Any, size: Any) -> Tensor:
 
 
 def or_one(number: Tensor) -> Tensor:
-    return ops.where(number == 0, ops.ones_like(number), number)
+    return ops.where(number == 0, 1.0, number)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import keras
-from keras import KerasTensor, Sequential, ops, tree
+from keras import ops, tree
 
-from sigua.conditions import reads
 from sigua_keras import _check
 from sigua_keras._objective import Objective
 
@@ -25,11 +24,10 @@ class Outputs:
 
     def __init__(self, y_pred: Any, names: list[str] | None) -> None:
         self.mapping, self.lone = isinstance(y_pred, dict), not tree.is_nested(y_pred)
-        if isinstance(y_pred, dict):
-            self.names: list[Any] = sorted(y_pred)  # the order in which Keras flattens a dict
-        else:
-            count = 1 if self.lone else len(y_pred)
-            self.names = list(names) if names and len(names) == count else list(range(count))
+        count = 1 if self.lone else len(y_pred)
+        named = list(names) if names and len(names) == count else list(range(count))
+        # Keras flattens a dict in the order of its keys.
+        self.names: list[Any] = sorted(y_pred) if self.mapping else named
 
     def index(self, wanted: str | int | None) -> int:
         """Return the index of an output, by its name, its index (not in a dict), or None.
@@ -48,21 +46,12 @@ class Outputs:
             f"output: must be one of {listed}, got {wanted!r}; try output={self.names[0]!r}"
         )
 
-    def part(self, what: str, structure: Any, index: int) -> Any:
-        """Return an output's part of a structure; a lone value is the same for every output.
-
-        Raises:
-            ValueError: a list without an entry for each output, or nested outputs.
-        """
+    def part(self, structure: Any, index: int) -> Any:
+        """Return an output's part of a structure; a lone value is the same for every output."""
         found = structure
         if isinstance(structure, dict):
             found = structure.get(self.names[index])
         elif isinstance(structure, (list, tuple)):
-            if len(structure) != len(self.names):
-                raise ValueError(
-                    f"{what}: must have an entry per output, got {len(structure)} for "
-                    f"{len(self.names)} outputs; try a dict"
-                )
             found = structure[index]
         if tree.is_nested(found):
             raise ValueError(
@@ -76,70 +65,31 @@ class Outputs:
         return not path if self.lone else path[0] in (self.names[index], index)
 
 
-def predicted(model: Any) -> Any:
-    """Return the outputs of a functional or built sequential model, symbolic tensors, or None.
-
-    If a release of Keras keeps them elsewhere, the checks wait for the first step.
-    """
-    inner = getattr(model, "_functional", None) if isinstance(model, Sequential) else model
-    return getattr(inner, "_outputs_struct", None)
-
-
-def traced(model: Any) -> Any:
-    """Return the outputs of any other built model, symbolic tensors, or None."""
-    shapes = (model.get_build_config() or {}).get("input_shape")
-    if shapes is None:
-        return None
-    try:
-        return model.compute_output_spec(_symbolic(shapes))
-    except Exception:  # raised by the model's own code: then its outputs are not known
-        return None
-
-
-def _symbolic(shapes: Any) -> Any:
-    if isinstance(shapes, dict):
-        return {name: _symbolic(shape) for name, shape in shapes.items()}
-    if any(isinstance(part, (dict, list, tuple)) for part in shapes):
-        return [_symbolic(shape) for shape in shapes]
-    return KerasTensor(tuple(shapes))
-
-
 class Objectives:
     """The objectives that a model trains with, each for one output.
 
     Args:
+        model: the model.
         emptied: called with the model when the last of them is removed.
-        network: the model that predicts, if it is not the model that trains.
     """
 
-    def __init__(self, emptied: Callable[[Any], None], network: Any = None) -> None:
+    def __init__(self, model: Any, emptied: Callable[[Any], None] = lambda model: None) -> None:
         self.all: list[Objective] = []
         self.for_one_fit: list[Objective] = []
         """Those that are removed when the next training begins: `fit` does not tell its callbacks
         when it is interrupted, so this is how the model is cleaned up then."""
-        self.evaluating = False
-        self.model: Any = None
-        self._network, self._emptied = network, emptied
-        self._checked: Any = None  # the compiled loss in which the objectives stand
+        self.model, self._emptied = model, emptied
+        self.evaluating = self.stepping = False
+        self._standing: Any = None  # the compiled loss in which the objectives stand
         self._here = threading.local()  # because tf.distribute traces its replicas in several
 
     @property
     def metrics(self) -> list[Any]:
         return [metric for each in self.all for metric in each.shares.metrics]
 
-    @property
-    def stepping(self) -> bool:
-        """Whether a training step runs."""
-        return any(each.clock.stepping for each in self.all)
-
-    @property
-    def marked(self) -> bool:
-        """Whether an output's weights have signs, which are none for the others."""
-        return any(_check.reads_signs(each.method) for each in self.all)
-
     def put(self, objectives: list[Objective]) -> None:
         """Train with these, which are named after their outputs if there are several."""
-        self.all, self._checked = objectives, None
+        self.all, self._standing = objectives, None
         for each in objectives:
             each.shares.name_after(each.output if len(objectives) > 1 else None)
 
@@ -149,7 +99,7 @@ class Objectives:
         if len(left) == len(self.all):
             return
         self.for_one_fit = [each for each in self.for_one_fit if each in left]
-        give_back(self.model)
+        self._give_back()
         self.put(left)
         self.model.train_function = None
         if not left:
@@ -158,6 +108,12 @@ class Objectives:
     def leave_one_fit(self) -> None:
         """Train without those that were added for one fit, which is over."""
         self.remove(*self.for_one_fit)
+
+    def check(self) -> None:
+        """Raise ValueError on compiled losses that cannot be weighed."""
+        _check.compiled(self.model.loss, self.all[0].output)
+        for loss in tree.flatten([self.model.loss, *(each.loss for each in self.all)]):
+            _check.reduction(loss)
 
     @contextmanager
     def evaluation(self) -> Iterator[None]:
@@ -169,23 +125,24 @@ class Objectives:
             self.evaluating = before
 
     @contextmanager
-    def signed(self, model: Any, y: Any, y_pred: Any) -> Iterator[None]:
-        """Sign the losses that `model.compute_loss` asks for.
+    def signed(self, y: Any, y_pred: Any) -> Iterator[None]:
+        """Sign the losses that the model's own `compute_loss` asks for.
 
         Raises:
-            ValueError: as for `check`; or the model's own `compute_loss` asks for no loss.
+            ValueError: no loss is compiled, outputs that there are not, or it asks for no loss.
         """
-        if model._compile_loss is not self._checked:  # compiled again in a loop of the user's own
-            self.check(model)
-            self._stand_in(model, y, y_pred)
+        if self.model._compile_loss is None or self.model._compile_loss is not self._standing:
+            self._stand_in(y, y_pred)
         for each in self.all:
-            each.reached = True
-        asked = self._here.asked = set()
+            _check.counted(each.clock.steps_per_epoch, self.stepping)
+        asked: set[Objective | None] = set()
+        self._here.asked = asked
         try:
             yield
         finally:
             self._here.asked = None
         for each in self.all:
+            each.reached = True
             _check.asked(each.method, each in asked)
 
     def is_asked(self, objective: Objective | None) -> bool:
@@ -195,31 +152,35 @@ class Objectives:
             asked.add(objective)
         return asked is not None
 
-    def check(self, model: Any) -> None:
-        """Raise ValueError on a compiled model that cannot be trained with SIGUA."""
-        with strategy_scope(model):
-            for each in self.all:
-                check(each, model, self._network or model)
-
-    def _stand_in(self, model: Any, y: Any, y_pred: Any) -> None:
+    def _stand_in(self, y: Any, y_pred: Any) -> None:
         """Put what signs them in the place of the compiled losses."""
-        compiled = model._compile_loss
+        compiled = self.model._compile_loss
+        _check.compiled(compiled, self.all[0].output)
         if not compiled.built:  # on TensorFlow, and in a loop of the user's own
             alone = not tree.is_nested(y) and not tree.is_nested(y_pred)
             (compiled.build if alone else compiled)(y, y_pred)  # the latter computes losses, too
-        outputs = Outputs(y_pred, getattr(model, "output_names", None))
-        indices = [outputs.index(each.output) for each in self.all]
-        _check.apart([outputs.names[i] for i in indices])
-        give_back(model)
-        at = dict(zip(indices, self.all, strict=True))
+        self._give_back()
+        outputs = Outputs(y_pred, getattr(self.model, "output_names", None))
+        at = [outputs.index(each.output) for each in self.all]
+        _check.apart([outputs.names[i] for i in at])
+        marked = any(_check.reads_signs(each.method) for each in self.all)
+        stood = []
         for i, entry in enumerate(compiled._flat_losses):
-            found = [each for index, each in at.items() if outputs.is_at(entry.path, index)]
-            signed = Signed(entry.loss, found[0] if found else None, self)
+            pairs = zip(self.all, at, strict=True)
+            found = [each for each, index in pairs if outputs.is_at(entry.path, index)]
+            signed = Signed(entry.loss, found[0] if found else None, marked, self.is_asked)
             compiled._flat_losses[i] = entry._replace(loss=signed)
-        standing = {entry.loss.objective for entry in compiled._flat_losses}
-        for index, each in at.items():
-            _check.compiled(each if each in standing else None, outputs.names[index])
-        self._checked = compiled
+            stood += found
+        for each, index in zip(self.all, at, strict=True):
+            _check.compiled(each if each in stood else None, outputs.names[index])
+        self._standing = compiled
+
+    def _give_back(self) -> None:
+        """Put the compiled losses back."""
+        compiled = self.model._compile_loss
+        for i, entry in enumerate(getattr(compiled, "_flat_losses", None) or []):
+            if isinstance(entry.loss, Signed):
+                compiled._flat_losses[i] = entry._replace(loss=entry.loss.loss)
 
 
 class Signed(keras.losses.Loss):
@@ -230,68 +191,34 @@ class Signed(keras.losses.Loss):
     Args:
         loss: the compiled loss.
         objective: that of the output; None for a plain one.
-        objectives: all of the model.
+        marked: whether an output of the model reads signs: to the others they are none.
+        is_asked: says whether losses are to be signed now.
     """
 
-    def __init__(self, loss: Any, objective: Objective | None, objectives: Objectives) -> None:
+    def __init__(
+        self,
+        loss: Any,
+        objective: Objective | None,
+        marked: bool,
+        is_asked: Callable[[Objective | None], bool],
+    ) -> None:
         given = loss if objective is None or objective.loss is None else objective.loss
         reduction = getattr(given, "reduction", "sum_over_batch_size")
         super().__init__(name="signed", reduction=reduction, dtype="float32")
-        self.loss, self.objective, self.objectives = loss, objective, objectives
+        self.loss, self.objective, self._is_asked = loss, objective, is_asked
+        marks = objective is not None and _check.reads_signs(objective.method)
+        self._drops_signs = marked and not marks
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        objective = self.objective
-        if not self.objectives.is_asked(objective):
+        if not self._is_asked(self.objective):
             return self.loss(y_true, y_pred, sample_weight)
-        marks = objective is not None and _check.reads_signs(objective.method)
-        if sample_weight is not None and self.objectives.marked and not marks:
-            # Keras gives every output the same weights; only marked outputs read their signs.
+        if sample_weight is not None and self._drops_signs:
+            # Keras gives every output the same weights.
             sample_weight = ops.abs(ops.convert_to_tensor(sample_weight, dtype="float32"))
-        if objective is None:
+        if self.objective is None:
             return self.loss(y_true, y_pred, sample_weight)
-        losses, weights = objective.measure(self.loss, y_true, y_pred, sample_weight)
+        losses, weights = self.objective.measure(self.loss, y_true, y_pred, sample_weight)
         return super().__call__(losses, losses, weights)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         return y_pred  # the losses that were measured
-
-
-def give_back(model: Any) -> None:
-    """Put the compiled losses back."""
-    compiled = model._compile_loss
-    for i, entry in enumerate(getattr(compiled, "_flat_losses", None) or []):
-        if isinstance(entry.loss, Signed):
-            compiled._flat_losses[i] = entry._replace(loss=entry.loss.loss)
-
-
-def check(objective: Objective, model: Any, network: Any) -> None:
-    """Raise ValueError before training on what can be known then.
-
-    Args:
-        objective: of one output.
-        model: a compiled model.
-        network: the model that predicts.
-    """
-    if getattr(model, "loss", None) is None:
-        _check.compiled(None, objective.output)
-    for loss in tree.flatten([objective.loss, model.loss]):
-        _check.reduction(loss)
-    y_pred = predicted(network)
-    if y_pred is None and reads(objective.method.condition, "margins"):
-        y_pred = traced(network)
-    if y_pred is not None:
-        outputs = Outputs(y_pred, getattr(network, "output_names", None))
-        index = outputs.index(objective.output)
-        compiled = outputs.part("loss", model.loss, index)
-        _check.compiled(compiled, outputs.names[index])
-        loss = compiled if objective.loss is None else objective.loss
-        objective.open(loss, outputs.part("y_pred", y_pred, index))
-    _check.compiled(model.loss, objective.output)  # of outputs that are not known yet
-    if objective.shares.reads_confidence and objective.shares.seen is None:
-        _check.unknown(network)
-
-
-def strategy_scope(model: Any) -> Any:
-    """Return the scope in which the model's variables are made: that of tf.distribute, if any."""
-    strategy = getattr(model, "distribute_strategy", None)
-    return nullcontext() if strategy is None else strategy.scope()

@@ -127,6 +127,10 @@ class Shares:
         """Return how many labels of the epoch were not a class."""
         return int(ops.convert_to_numpy(self.metrics[0].counts)[0])
 
+    @property
+    def lacks_confidence(self) -> bool:
+        return self.reads_confidence and self.seen is None
+
     def rates(self) -> Tensor | None:
         """Return the class confidence, (k,), as it was before this mini-batch, or None."""
         return None if self.seen is None else confidence.rates(ops.convert_to_tensor(self.seen))
@@ -189,7 +193,6 @@ class Clock:
         self._epoch, self._step, self._counted = 0.0, 0, 0
         self._ahead: float | None = None  # by how much it is ahead of the epochs of `fit`
         self._more = False  # whether this `fit` has more epochs after this one
-        self.stepping = False
 
     @property
     def epoch(self) -> float:

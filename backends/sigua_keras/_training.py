@@ -7,6 +7,7 @@ distribution: only the compiled loss of an output is replaced, by one that is si
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -15,7 +16,7 @@ import keras
 
 from sigua_keras import _check
 from sigua_keras._objective import Objective
-from sigua_keras._outputs import Objectives, check, strategy_scope
+from sigua_keras._outputs import Objectives, Outputs
 
 JAX = keras.config.backend() == "jax"
 _END_OF_DATA = ("StopIteration", "OutOfRangeError")
@@ -54,24 +55,23 @@ class Training:
         plain = {"training": training} if _takes_training(own.__func__) else {}
         if not training or self._sigua.evaluating:
             return own(x, y, y_pred, sample_weight, **plain)
-        with self._sigua.signed(self, y, y_pred):
+        with self._sigua.signed(y, y_pred):
             return own(x, y, y_pred, sample_weight, **plain)
 
     def make_train_function(self, force: bool = False) -> Any:
         """Compile the training step, unless there is one."""
         if self.train_function is not None and not force:
             return
-        self._sigua.check(self)
-        mine = {name: vars(self).pop(name) for name in ("train_step",) if name in vars(self)}
-        step = mine.get("train_step", self.train_step)  # type: ignore[attr-defined]
-        vars(self)["train_step"] = carried(self, self._sigua.all, step)  # which Keras reads now
+        self._sigua.check()
+        own, step = vars(self), self.train_step  # type: ignore[attr-defined]  # of keras.Model
+        before = {name: own[name] for name in ("train_step",) if name in own}
+        own["train_step"] = carried(self._sigua, step)  # which Keras reads now
         try:
             super().make_train_function(force=True)  # type: ignore[misc]  # of keras.Model
         finally:
-            vars(self).pop("train_step")
-            vars(self).update(mine)
-        refused = self._sigua.leave_one_fit
-        self.train_function = guarded(self, self._sigua.all, self.train_function, refused)
+            del own["train_step"]
+            own.update(before)
+        self.train_function = TrainFunction(self._sigua, self.train_function)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate with the plain loss, and without our metrics in the logs."""
@@ -125,7 +125,7 @@ def objectives_of(model: Any) -> Objectives:
         )
     if isinstance(model, Training) and not isinstance(model, Swapped):
         raise _check.another()
-    return model._sigua if isinstance(model, Swapped) else Objectives(_leave)
+    return model._sigua if isinstance(model, Swapped) else Objectives(model, _leave)
 
 
 def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
@@ -136,14 +136,9 @@ def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
             for this fit are then removed, too.
     """
     sigua = objectives_of(model)
-    try:
-        if any(objective.output == other.output for other in sigua.all):
-            raise _check.another()
-        with strategy_scope(model):
-            check(objective, model, model)
-    except Exception:
+    if any(objective.output == other.output for other in sigua.all):
         sigua.leave_one_fit()
-        raise
+        raise _check.another()
     if not sigua.all:
         _enter(model, sigua)
     sigua.put([*sigua.all, objective])
@@ -156,7 +151,7 @@ def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
 
 def _enter(model: Any, sigua: Objectives) -> None:
     """Replace the model's class by one of its name that trains with objectives."""
-    kind, sigua.model = type(model), model
+    kind = type(model)
     names = {
         "_sigua": sigua,
         # What Keras saves, copies and names is the user's class. But torch.compile, which is in a
@@ -170,7 +165,6 @@ def _enter(model: Any, sigua: Objectives) -> None:
 
 def _leave(model: Any) -> None:
     """Give the model its own class back; its training step is compiled again when needed."""
-    model.train_function = None
     _set_class(model, model.__class__)
 
 
@@ -178,7 +172,53 @@ def _set_class(model: Any, kind: type) -> None:
     vars(object)["__class__"].__set__(model, kind)
 
 
-def carried(model: Any, objectives: Sequence[Objective], train_step: Any) -> Any:
+class TrainFunction:
+    """Moves the epochs on with each execution, and leaves the model whole on an error.
+
+    Args:
+        sigua: the objectives of the model.
+        run: Keras's train function, which may take several steps.
+    """
+
+    def __init__(self, sigua: Objectives, run: Callable[..., Any]) -> None:
+        self.sigua, self.run = sigua, run
+        self.several = sigua.model.steps_per_execution > 1
+        for each in sigua.all:
+            each.shares.count_steps = self.several
+
+    def __call__(self, *args: Any) -> Any:
+        sigua = self.sigua
+        try:
+            if JAX and any(each.shares.lacks_confidence for each in sigua.all):
+                args = _opened(sigua, *args)
+                sigua.model.make_train_function(force=True)  # whose state has more variables
+                return sigua.model.train_function(*args)
+            if JAX and any(each.shares.written for each in sigua.all):
+                args = _with_numbers(sigua, args[0]), *args[1:]
+            sigua.stepping = True
+            result = self.run(*args)
+        except Exception as error:
+            sigua.stepping = False
+            if type(error).__name__ not in _END_OF_DATA:
+                if JAX:
+                    _restore(sigua.model, args[0])
+                sigua.leave_one_fit()
+            raise
+        finally:
+            sigua.stepping = False
+        for each in sigua.all:
+            each.clock.advance(sigua.model, self._counted(each, result) if self.several else None)
+        return result
+
+    def _counted(self, objective: Objective, result: Any) -> int:
+        """Return how many steps were counted; on JAX the trainer holds the variable."""
+        value = objective.shares.steps
+        if JAX:
+            value = result[1][3][_places(self.sigua, [value])[0]]
+        return int(keras.ops.convert_to_numpy(value))
+
+
+def carried(sigua: Objectives, train_step: Any) -> Any:
     """Return a training step that carries our variables on JAX, also if a user wrote the step.
 
     Keras's guide to a JAX step calls `compute_loss` outside any stateless scope, where it would
@@ -189,88 +229,55 @@ def carried(model: Any, objectives: Sequence[Objective], train_step: Any) -> Any
         return train_step
 
     def step(state: Any, data: Any) -> Any:
-        ours = [
-            v for each in objectives for metric in each.shares.metrics for v in metric.variables
-        ]
-        places = _places(model, ours)
+        ours = [variable for metric in sigua.metrics for variable in metric.variables]
+        places = _places(sigua, ours)
         mapping = [(variable, state[3][i]) for variable, i in zip(ours, places, strict=True)]
         with keras.StatelessScope(state_mapping=mapping) as scope:
-            logs, (*others, metrics_variables) = train_step(state, data)
-        metrics_variables = list(metrics_variables)
+            logs, (*others, values) = train_step(state, data)
+        values = list(values)
         for i, (variable, before) in zip(places, mapping, strict=True):
             after = scope.get_current_value(variable)
-            if after is not before:
-                metrics_variables[i] = after
-        return logs, (*others, metrics_variables)
+            values[i] = values[i] if after is before else after
+        return logs, (*others, values)
 
     return step
 
 
-def guarded(
-    model: Any,
-    objectives: Sequence[Objective],
-    train_function: Callable[..., Any],
-    refused: Callable[[], None],
-) -> Callable[..., Any]:
-    """Return a train function that moves the epochs on, and leaves the model whole on an error.
-
-    Args:
-        model: the model it trains.
-        objectives: the objectives it is trained with.
-        train_function: the function to wrap, which may take several steps.
-        refused: called when a step raises an error, before it is raised again.
-    """
-    several = model.steps_per_execution > 1
-    for objective in objectives:
-        objective.shares.count_steps = several
-
-    def function(*args: Any) -> Any:
-        if JAX and any(objective.shares.written for objective in objectives):
-            args = _with_numbers(model, objectives, args[0]), *args[1:]
-        for objective in objectives:
-            objective.clock.stepping = True
-        try:
-            result = train_function(*args)
-        except Exception as error:
-            if type(error).__name__ in _END_OF_DATA:
-                raise
-            if JAX:
-                _restore(model, args[0])
-            refused()
-            raise
-        finally:
-            for objective in objectives:
-                objective.clock.stepping = False
-        for objective in objectives:
-            counted = _counted(model, objective, result) if several else None
-            objective.clock.advance(model, counted)
-        return result
-
-    return function
-
-
-def _counted(model: Any, objective: Objective, result: Any) -> int:
-    """Return how many steps were counted; on JAX the trainer holds the variable."""
-    steps = objective.shares.steps
-    value = result[1][3][_places(model, [steps])[0]] if JAX else steps
-    return int(keras.ops.convert_to_numpy(value))
-
-
-def _places(model: Any, variables: Sequence[Any]) -> list[int]:
+def _places(sigua: Objectives, variables: Sequence[Any]) -> list[int]:
     """Return where the variables are among those that JAX's step takes and returns."""
-    place = {id(v): i for i, v in enumerate(model.metrics_variables)}
+    place = {id(v): i for i, v in enumerate(sigua.model.metrics_variables)}
     return [place[id(v)] for v in variables]
 
 
-def _with_numbers(model: Any, objectives: Sequence[Objective], state: Any) -> Any:
+def _with_numbers(sigua: Objectives, state: Any) -> Any:
     """Return the state of JAX's step with the numbers written since the last step."""
-    *others, metrics_variables = state
-    metrics_variables = list(metrics_variables)
-    for objective in objectives:
-        numbers = objective.shares.rewritten()
-        for i, variable in zip(_places(model, numbers), numbers, strict=True):
-            metrics_variables[i] = variable.value
-    return *others, metrics_variables
+    *others, values = state
+    values = list(values)
+    for each in sigua.all:
+        numbers = each.shares.rewritten()
+        for i, variable in zip(_places(sigua, numbers), numbers, strict=True):
+            values[i] = variable.value
+    return *others, values
+
+
+def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
+    """Return the arguments of JAX's step with a class confidence for each objective's classes.
+
+    A step on JAX cannot make variables; the first mini-batch says how many classes there are.
+    """
+    model, first = sigua.model, next(data)
+    x = keras.utils.unpack_x_y_sample_weight(first)[0]
+    given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
+    y_pred, before = model.compute_output_spec(given), model.metrics_variables
+    outputs = Outputs(y_pred, getattr(model, "output_names", None))
+    for each in sigua.all:
+        index = outputs.index(each.output)
+        loss = each.loss or outputs.part(model.loss, index)
+        each.open(loss, outputs.part(y_pred, index))
+    *others, values = state
+    known = {id(variable): value for variable, value in zip(before, values, strict=True)}
+    values = [known.get(id(variable), variable.value) for variable in model.metrics_variables]
+    return (*others, values), itertools.chain([first], data)
 
 
 def _restore(model: Any, state: Any) -> None:
@@ -281,12 +288,8 @@ def _restore(model: Any, state: Any) -> None:
     if any(value.is_deleted() for value in keras.tree.flatten(list(state))):
         return
     model.jax_state_sync()
-    groups = (
-        model.trainable_variables,
-        model.non_trainable_variables,
-        model.optimizer.variables,
-        model.metrics_variables,
-    )
-    for variables, values in zip(groups, state, strict=True):
+    own = model.trainable_variables, model.non_trainable_variables
+    own += model.optimizer.variables, model.metrics_variables
+    for variables, values in zip(own, state, strict=True):
         for variable, value in zip(variables, values, strict=False):
             variable.assign(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import keras
@@ -13,7 +13,7 @@ from sigua.requirements import require_method
 from sigua_keras import _check, _schedule
 from sigua_keras._examples import Groups
 from sigua_keras._objective import Objective
-from sigua_keras._outputs import Objectives, strategy_scope
+from sigua_keras._outputs import Objectives
 from sigua_keras._training import add, objectives_of
 
 
@@ -94,11 +94,21 @@ class SIGUA(keras.callbacks.Callback):
     def _attach(self, model: Any, for_one_fit: bool) -> None:
         objective = self._objective
         if objective is None or not for_one_fit or self._trained is not model:
-            given = self.method, self.output, self.loss, self.groups, self.steps_per_epoch
-            with strategy_scope(model):
-                objective = Objective(*given)
+            strategy = getattr(model, "distribute_strategy", None)  # of tf.distribute
+            with nullcontext() if strategy is None else strategy.scope():
+                objective = self._new()
         self._sigua = add(model, objective, for_one_fit)
         self._objective, self._trained, self._for_one_fit = objective, model, for_one_fit
+
+    def _new(self) -> Objective:
+        given = self.method, self.output, self.loss, self.groups, self.steps_per_epoch
+        return Objective(*given)
+
+    def bind(self, model: Any, sigua: Objectives) -> None:
+        """Be that of a model which always trains with SIGUA."""
+        self._sigua, self._objective, self._trained = sigua, self._new(), model
+        self._for_one_fit = False
+        sigua.put([self._objective])
 
     def _attached(self) -> Objective:
         objective = self._objective

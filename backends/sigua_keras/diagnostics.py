@@ -111,7 +111,7 @@ class LabelWatch(keras.callbacks.Callback):
         options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
         y_pred = self.model.predict(self.x, **options)
         outputs = Outputs(y_pred, getattr(self.model, "output_names", None))
-        y_pred = outputs.part("y_pred", y_pred, outputs.index(self.output))
+        y_pred = outputs.part(y_pred, outputs.index(self.output))
         p = np.asarray(y_pred).astype(np.float64)
         if p.ndim == 2 and p.shape[1] == 1:  # one sigmoid unit
             p = np.concatenate([0 * p if self.from_logits else 1 - p, p], axis=1)

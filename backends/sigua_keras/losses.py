@@ -19,7 +19,7 @@ from keras import ops
 
 from sigua import checks
 from sigua_keras._examples import Examples
-from sigua_keras._loss import Tensor, is_dense, logits_of
+from sigua_keras._loss import Tensor, logits_of
 
 __all__ = ["Bootstrapping", "SymmetricCrossEntropy"]
 
@@ -39,10 +39,9 @@ class _OnLabels(keras.losses.Loss):
         vars(self).update(parameters)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        y_pred = ops.convert_to_tensor(y_pred)
-        given = Examples(self, y_true, y_pred, one_class=False)
-        log_p = ops.log_softmax(logits_of(self, y_pred), axis=-1)
-        losses = self.values(_rows(given.y_true, y_pred), log_p)
+        given = Examples(self, y_true, ops.convert_to_tensor(y_pred), one_class=False)
+        log_p = ops.log_softmax(logits_of(self, given.y_pred), axis=-1)
+        losses = self.values(_rows(given), log_p)
         return losses if given.known is None else ops.where(given.known, losses, 0.0)
 
     def get_config(self) -> dict[str, Any]:
@@ -58,12 +57,10 @@ class SymmetricCrossEntropy(_OnLabels):
     Wang et al. 2019, "Symmetric cross entropy for robust learning with noisy labels".
 
     Args:
-        alpha: at least 0; the paper uses 0.1 for CIFAR-10.
-        beta: at least 0; the paper uses 1 for CIFAR-10.
+        alpha, beta: at least 0; the paper uses 0.1 and 1 for CIFAR-10.
         log_zero: the paper's A, in [-80, 0]; a smaller log y_j is replaced by it.
         from_logits: whether predictions are logits instead of probabilities.
-        reduction: as for any loss of Keras.
-        name: of the loss.
+        reduction, name: as for any loss of Keras.
 
     Raises:
         ValueError: a parameter out of range.
@@ -103,8 +100,7 @@ class Bootstrapping(_OnLabels):
         beta: in [0, 1]; 0.95 for soft and 0.8 for hard by default, as in the paper.
         hard: whether to use the class of the largest p.
         from_logits: whether predictions are logits instead of probabilities.
-        reduction: as for any loss of Keras.
-        name: of the loss.
+        reduction, name: as for any loss of Keras.
 
     Raises:
         ValueError: beta outside [0, 1].
@@ -130,23 +126,23 @@ class Bootstrapping(_OnLabels):
         return self.beta * _expected(y, -log_p) + (1 - self.beta) * own
 
 
-def _rows(y_true: Tensor, y_pred: Tensor) -> Tensor:
+def _rows(given: Examples) -> Tensor:
     """Return labels as rows of class probabilities, two for one sigmoid unit."""
-    y_true = ops.convert_to_tensor(y_true, dtype="float32")
-    if is_dense(y_true, y_pred):
-        return y_true
-    if len(y_true.shape) < len(y_pred.shape):
-        y_true = ops.expand_dims(y_true, -1)
-    if y_true.shape[-1] != 1:
+    y = ops.convert_to_tensor(given.y_true, dtype="float32")
+    if given.is_dense:
+        return y
+    if len(y.shape) == len(given.y_pred.shape) and y.shape[-1] == 1:
+        y = ops.squeeze(y, -1)
+    if len(y.shape) != len(given.y_pred.shape) - 1:
         raise ValueError(
-            f"y_true: must have an entry per example or class, got labels {tuple(y_true.shape)} "
-            f"and predictions {tuple(y_pred.shape)}; "
-            "try integers (n,) or (n, 1), or one-hot (n, k)"
+            f"y_true: must have an entry per example or class, got labels {tuple(y.shape)} and "
+            f"predictions {tuple(given.y_pred.shape)}; try integers (n,) or (n, 1), or one-hot "
+            "(n, k)"
         )
-    if y_pred.shape[-1] == 1:
-        return ops.concatenate([1 - y_true, y_true], axis=-1)
-    classes = ops.arange(y_pred.shape[-1], dtype="float32")
-    return ops.cast(ops.equal(y_true, classes), "float32")
+    if given.units == 1:
+        return ops.stack([1 - y, y], axis=-1)
+    classes = ops.arange(given.units, dtype="float32")
+    return ops.cast(ops.expand_dims(y, -1) == classes, "float32")
 
 
 def _expected(y: Tensor, losses: Tensor) -> Tensor:

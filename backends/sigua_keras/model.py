@@ -8,12 +8,13 @@ import keras
 import numpy as np
 
 from sigua import Method
-from sigua.requirements import require_method
 from sigua_keras import _check
 from sigua_keras._examples import Groups
-from sigua_keras._objective import Objective
 from sigua_keras._outputs import Objectives
 from sigua_keras._training import Training
+from sigua_keras.callback import SIGUA
+
+_ARGUMENTS = ("output", "loss", "groups", "steps_per_epoch")
 
 
 @keras.saving.register_keras_serializable(package="sigua")
@@ -32,11 +33,8 @@ class SIGUAModel(Training, keras.Model):
     Args:
         model: the model to train; built or not.
         method: the method to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
-        output: the output it is for, as for `SIGUA`.
-        loss: the loss that training optimises, as for `SIGUA`; by default the compiled loss.
-        groups: who is judged together, as for `SIGUA`; a function must be registered with Keras
-            to be saved.
-        steps_per_epoch: count the epoch in training steps, as for `SIGUA`.
+        output, loss, groups, steps_per_epoch: as for `SIGUA`. A function of your own is saved if it
+            is registered with Keras.
         **kwargs: of `keras.Model`.
 
     Raises:
@@ -53,26 +51,19 @@ class SIGUAModel(Training, keras.Model):
         steps_per_epoch: int | None = None,
         **kwargs: Any,
     ) -> None:
-        require_method(method)
-        _check.arguments({name: kwargs[name] for name in kwargs.keys() & _check.GONE.keys()})
-        _check.output(output)
-        _check.groups(method, groups)
+        gone = {name: kwargs[name] for name in _check.GONE if name in kwargs}
+        given = {"groups": groups, "steps_per_epoch": steps_per_epoch} | gone
+        callback = SIGUA(method, output, loss, **given)
         if not isinstance(model, keras.Layer) or isinstance(model, SIGUAModel):
             raise ValueError(
                 f"model: must be a plain model of Keras, got {type(model).__name__}; "
                 "try a keras.Model"
             )
-        objective = Objective(method, output, loss, groups, steps_per_epoch)
-        vars(self)["_sigua"] = Objectives(lambda model: None, model)
+        vars(self)["_sigua"] = Objectives(self)
         super().__init__(**kwargs)
-        self.model = model
-        self.method = method
-        self._sigua.model = self
-        self._sigua.put([objective])
-
-    @property
-    def _objective(self) -> Objective:
-        return self._sigua.all[0]
+        self.model, self.method = model, method
+        self._callback = callback
+        callback.bind(self, self._sigua)
 
     @property
     def output_names(self) -> Any:
@@ -81,7 +72,7 @@ class SIGUAModel(Training, keras.Model):
     @property
     def epoch(self) -> float:
         """The epoch whose numbers training reads."""
-        return self._objective.clock.epoch
+        return self._callback.epoch
 
     def set_epoch(self, epoch: float) -> None:
         """Set the epoch that begins; epochs count from 0 and may be fractional.
@@ -89,7 +80,7 @@ class SIGUAModel(Training, keras.Model):
         Raises:
             ValueError: `epoch` is negative, a schedule left its range, or steps are counted.
         """
-        self._objective.clock.tell(epoch)
+        self._callback.set_epoch(epoch)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         return self.model(inputs, training=training)
@@ -104,70 +95,48 @@ class SIGUAModel(Training, keras.Model):
         callbacks: Any = None,
         **kwargs: Any,
     ) -> Any:
-        told = _Epochs()
-        if not isinstance(callbacks, keras.callbacks.CallbackList):
-            callbacks = [told, *keras.tree.flatten(callbacks or [])]
+        ours, given = self._callback, callbacks
+        if not isinstance(given, keras.callbacks.CallbackList):
+            callbacks = [ours, *keras.tree.flatten(given or [])]
             return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
-        told.set_model(self)
-        told.set_params({"epochs": epochs} | (callbacks.params or {}))
-        callbacks.callbacks.insert(0, told)
+        ours.set_model(self)
+        ours.set_params({"epochs": epochs} | (given.params or {}))
+        given.callbacks.insert(0, ours)
         try:
-            return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
+            return super().fit(x, y, batch_size, epochs, verbose, given, **kwargs)
         finally:
-            callbacks.callbacks.remove(told)
+            given.callbacks.remove(ours)
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
-        clock, seen = self._objective.clock, self._objective.shares.seen
-        store["sigua_epoch"] = np.float64(clock.epoch)
-        store["sigua_finished"] = np.float64(clock.finished)
-        if seen is not None:
-            store["sigua_confidence"] = np.array(keras.ops.convert_to_numpy(seen))
+        (objective,) = self._sigua.all
+        store["sigua_epoch"] = np.float64(objective.clock.epoch)
+        store["sigua_finished"] = np.float64(objective.clock.finished)
+        if objective.shares.seen is not None:
+            store["sigua_confidence"] = np.array(keras.ops.convert_to_numpy(objective.shares.seen))
 
     def load_own_variables(self, store: Any) -> None:
-        ours = {"sigua_epoch", "sigua_finished", "sigua_confidence"}
-        names = set(store.keys())
-        super().load_own_variables({name: store[name] for name in names - ours})
-        clock, shares = self._objective.clock, self._objective.shares
-        clock.set(float(np.asarray(store["sigua_epoch"])))
-        clock.finished = bool(np.asarray(store["sigua_finished"]))
-        if "sigua_confidence" in names:
-            seen = np.asarray(store["sigua_confidence"])
-            shares.open(seen.shape[1])
-            shares.seen.assign(seen)
+        found = {name: store[name] for name in store.keys()}  # noqa: SIM118  # of a file
+        epoch, finished = found.pop("sigua_epoch"), found.pop("sigua_finished")
+        seen = found.pop("sigua_confidence", None)
+        super().load_own_variables(found)
+        (objective,) = self._sigua.all
+        objective.clock.set(float(np.asarray(epoch)))
+        objective.clock.finished = bool(np.asarray(finished))
+        if seen is not None:
+            objective.shares.open(seen.shape[1])
+            objective.shares.seen.assign(np.asarray(seen))
 
     def get_config(self) -> dict[str, Any]:
-        save, objective = keras.saving.serialize_keras_object, self._objective
-        return {
-            "name": self.name,
-            "trainable": self.trainable,
-            "dtype": save(self.dtype_policy),
-            "model": save(self.model),
-            "method": self.method.to_dict(),
-            "output": objective.output,
-            "loss": save(objective.loss),
-            "groups": save(objective.groups),
-            "steps_per_epoch": objective.clock.steps_per_epoch,
-        }
+        save = keras.saving.serialize_keras_object
+        config = {name: save(getattr(self._callback, name)) for name in _ARGUMENTS}
+        config |= {"name": self.name, "trainable": self.trainable}
+        config |= {"dtype": save(self.dtype_policy), "model": save(self.model)}
+        return config | {"method": self.method.to_dict()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> SIGUAModel:
         load = keras.saving.deserialize_keras_object
-        loaded = {
-            name: load(config[name], custom_objects=custom_objects)
-            for name in ("model", "loss", "groups", "dtype")
-        }
+        names = ("model", "loss", "groups", "dtype")
+        loaded = {name: load(config[name], custom_objects=custom_objects) for name in names}
         return cls(**config | loaded | {"method": Method.from_dict(config["method"])})
-
-
-class _Epochs(keras.callbacks.Callback):
-    """Tells a `SIGUAModel` which epoch begins."""
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        self.model._objective.clock.begin_fit()
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.model._objective.clock.begin_epoch(epoch, self.params)
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.model._objective.end_epoch(epoch, logs)
