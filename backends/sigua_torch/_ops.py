@@ -142,10 +142,13 @@ def sort(x: Tensor) -> Any:
 def nth(ordered: Any, count: Any, size: Any) -> Tensor:
     if isinstance(ordered, tuple):
         losses, smaller = ordered
-        return losses.masked_fill(smaller >= torch.as_tensor(count).clamp(max=size), -INF).amax()
+        reached: Tensor = smaller < torch.as_tensor(count).clamp(max=size)
+        smallest: Tensor = where(reached, losses, -INF).amax()
+        return smallest
     if not isinstance(count, Tensor):  # filled there, where a copy would wait
         count = torch.full((), count, device=ordered.device)
-    return ordered.index_select(0, count.clamp(max=size).reshape(1)).squeeze(0)
+    found: Tensor = ordered.index_select(0, count.clamp(max=size).reshape(1)).squeeze(0)
+    return found
 
 
 def or_one(number: Any) -> Any:
