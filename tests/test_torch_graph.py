@@ -61,7 +61,8 @@ def train(method, epochs, soft=False, **options):
             torch.testing.assert_close(got.grad, want.grad, rtol=1e-5, atol=1e-6 / n)
     assert compiled.epoch == eager.epoch
     # Once more where the first call finds out how many classes the confidence is for.
-    return counter.frame_count - sigua.conditions.reads(method.condition, "confidence")
+    # More than 512 losses are sorted, by another graph.
+    return counter.frame_count - 1 - sigua.conditions.reads(method.condition, "confidence")
 
 
 @pytest.mark.parametrize("counting", [False, True], ids=["set_epoch", "steps"])

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 __all__ = ["abs", "all", "exp", "log", "reshape", "roll", "stack", "sum"]
 
 INF = float("inf")
+COUNTED = 512
 
 stop_gradient, integers = Tensor.detach, Tensor.long
 class_sum, class_max = partial(torch.sum, dim=1), partial(torch.amax, dim=1)
@@ -125,15 +126,29 @@ def last(losses: Tensor) -> Tensor:
     return losses.nan_to_num(INF, INF, -INF)
 
 
-def sort(x: Tensor) -> Tensor:
-    """Return the losses in order, after -inf: what `nth` finds for 0."""
+def sort(x: Tensor) -> Any:
+    """Return the losses in order, after -inf: what `nth` finds for 0.
+
+    In a graph for the CPU, where a call of a sort takes longer than all the rest, up to `COUNTED`
+    losses are compared with each other: they, and how many are smaller than each.
+    """
+    if torch.compiler.is_compiling() and x.is_cpu and 0 < x.shape[0] <= COUNTED:
+        # With `unsqueeze`, inductor would measure the losses again for each comparison.
+        row = x.as_strided((x.shape[0], 1), (x.stride(0), 0))
+        return x, (x < row).to(x.dtype).sum(1)
     return F.pad(x.sort().values, (1, 0), value=-INF)
 
 
-def nth(ordered: Tensor, count: Any, size: Any) -> Tensor:
+def nth(ordered: Any, count: Any, size: Any) -> Tensor:
+    if isinstance(ordered, tuple):
+        losses, smaller = ordered
+        reached: Tensor = smaller < torch.as_tensor(count).clamp(max=size)
+        smallest: Tensor = where(reached, losses, -INF).amax()
+        return smallest
     if not isinstance(count, Tensor):  # filled there, where a copy would wait
         count = torch.full((), count, device=ordered.device)
-    return ordered.index_select(0, count.clamp(max=size).reshape(1)).squeeze(0)
+    found: Tensor = ordered.index_select(0, count.clamp(max=size).reshape(1)).squeeze(0)
+    return found
 
 
 def or_one(number: Any) -> Any:
