@@ -1,10 +1,9 @@
 """What users write, for the type checker: nothing here may be an error or of unknown type."""
 
 import torch
-from torch import nn
 
 import sigua
-from sigua_torch import SIGUALoss, corrected_losses, select
+from sigua_torch import SIGUALoss
 
 T = sigua.TransitionMatrix.pair(0.45, 10)
 methods: list[sigua.Method] = [
@@ -15,13 +14,9 @@ methods: list[sigua.Method] = [
     sigua.stop_grad(sigua.sigua_bc(T)),
     sigua.custom(sigua.Known(), gamma=0.001),
 ]
-plain = nn.CrossEntropyLoss(weight=torch.ones(10), label_smoothing=0.1)
-criterion = SIGUALoss(methods[0], plain, groups="class")
+criterion = SIGUALoss(methods[0], weight=torch.ones(10), label_smoothing=0.1)
 criterion.set_epoch(3)
-logits, labels = torch.zeros(4, 10, requires_grad=True), torch.zeros(4, dtype=torch.long)
-loss = criterion(logits, labels, where=labels >= 0)
+loss = criterion(torch.zeros(4, 10, requires_grad=True), torch.zeros(4, dtype=torch.long))
 loss.backward()
 if criterion.split is not None:
     good, bad = criterion.split
-losses: torch.Tensor = corrected_losses(logits, labels, methods[3], plain)
-weights: torch.Tensor = select(losses, 3, methods[3]).weights
