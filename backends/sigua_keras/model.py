@@ -64,6 +64,7 @@ class SIGUAModel(Training, keras.Model):
         self.model, self.method = model, method
         self._callback = callback
         callback.bind(self, self._sigua)
+        self.built = model.built  # it has no weights of its own
 
     @property
     def output_names(self) -> Any:
