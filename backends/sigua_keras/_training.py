@@ -188,11 +188,11 @@ class TrainFunction:
 
     def __call__(self, *args: Any) -> Any:
         sigua = self.sigua
+        if JAX and any(each.shares.lacks_confidence for each in sigua.all):
+            args = _opened(sigua, *args)
+            sigua.model.make_train_function(force=True)  # whose state has more variables
+            return sigua.model.train_function(*args)
         try:
-            if JAX and any(each.shares.lacks_confidence for each in sigua.all):
-                args = _opened(sigua, *args)
-                sigua.model.make_train_function(force=True)  # whose state has more variables
-                return sigua.model.train_function(*args)
             if JAX and any(each.shares.written for each in sigua.all):
                 args = _with_numbers(sigua, args[0]), *args[1:]
             sigua.stepping = True
@@ -266,6 +266,7 @@ def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
     A step on JAX cannot make variables; the first mini-batch says how many classes there are.
     """
     model, first = sigua.model, next(data)
+    _restore(model, state)  # so that the model can be called
     x = keras.utils.unpack_x_y_sample_weight(first)[0]
     given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
     y_pred, before = model.compute_output_spec(given), model.metrics_variables
