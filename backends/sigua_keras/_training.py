@@ -39,8 +39,8 @@ class Training:
         found = list(super().metrics)  # type: ignore[misc]  # of keras.Model
         return found if self._sigua.evaluating else found + self._sigua.metrics
 
-    def _compute_loss(self, *args: Any, training: bool = True, **kwargs: Any) -> Any:
-        return self.compute_loss(*args, **kwargs, training=training)
+    def _compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return self.compute_loss(*args, **kwargs)
 
     def compute_loss(
         self,
@@ -289,8 +289,8 @@ def _restore(model: Any, state: Any) -> None:
     if any(value.is_deleted() for value in keras.tree.flatten(list(state))):
         return
     model.jax_state_sync()
-    own = model.trainable_variables, model.non_trainable_variables
-    own += model.optimizer.variables, model.metrics_variables
+    own = [model.trainable_variables, model.non_trainable_variables]
+    own += [model.optimizer.variables, model.metrics_variables]
     for variables, values in zip(own, state, strict=True):
         for variable, value in zip(variables, values, strict=False):
             variable.assign(value)
