@@ -57,7 +57,7 @@ class Margins:
         if losses is None:
             losses = ops.reshape(ops.cross_entropy(self.logits, self.y), (-1,))
         p = ops.exp(-losses)
-        counted = p >= 0  # a NaN, which is not, would stay for ever
+        counted = p == p  # not a NaN, which would stay for ever (XLA takes exp(x) >= 0 for true)
         counted = counted if valid is None else counted & valid
         y = ops.reshape(self.y, (-1,))
         parts = ops.where(counted, p, 0.0), ops.cast(counted, p)
