@@ -240,3 +240,89 @@ def test_half_precision_is_watched(policy):
     p = np.asarray(net.predict(x, verbose=0)).astype("float64")
     expected = -np.log(p[np.arange(64), y] / p.sum(axis=1))
     np.testing.assert_allclose(watch.losses[-1], expected, rtol=1e-5)
+
+
+def test_one_watch_is_for_one_model():
+    x, y, _ = data()
+    watch = LabelWatch(x, y)
+    fit(model(), watch, y)
+    begun, error = fit(model(), watch, y)
+    assert begun == []
+    assert str(error).startswith("LabelWatch: must be used for one model, got a second one;")
+    assert watch.margins.shape == (1, len(y))
+
+
+class Shuffling(keras.utils.PyDataset):
+    """Yields the data in another order after each epoch, with or without labels."""
+
+    def __init__(self, labels):
+        super().__init__()
+        self.order, self.labels = np.arange(96), labels
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        x, y, _ = data()
+        rows = self.order[32 * index : 32 * index + 32]
+        return (x[rows], y[rows]) if self.labels else (x[rows],)
+
+    def on_epoch_end(self):
+        self.order = np.random.default_rng(0).permutation(96)
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_data_that_shuffles_is_refused(labels):
+    """Their labels, or the inputs of the first mini-batch, are others after an epoch."""
+    _, y, _ = data()
+    watched, net = Shuffling(labels), model()
+    trained = watched if labels else Shuffling(True)
+    if not labels:
+        shuffle = lambda epoch, logs: watched.on_epoch_end()  # noqa: E731
+        callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=shuffle)]
+    else:
+        callbacks = []
+    with pytest.raises(ValueError, match=r"^x: must yield the examples in the order of y"):
+        net.fit(trained, epochs=2, callbacks=[*callbacks, LabelWatch(watched, y)], verbose=0)
+
+
+class Endless(keras.utils.PyDataset):
+    """Yields the data over and over."""
+
+    def __len__(self):
+        return 10**9
+
+    def __getitem__(self, index):
+        return data()[0][:32], data()[1][:32]
+
+
+def test_data_without_an_end_are_refused():
+    x, y, _ = data()
+    with pytest.raises(ValueError, match=r"^x: must "):
+        model().fit(x, y, callbacks=[LabelWatch(Endless(), y)], verbose=0)
+
+
+def test_a_sparse_matrix_is_watched():
+    """As `fit` and `predict` take it."""
+    sp = pytest.importorskip("scipy.sparse")
+    x, y, _ = data()
+    watch = LabelWatch(sp.csr_matrix(x), y)
+    with pytest.raises(ValueError, match=r"^x: must have an entry for each of y, got 90 for 96;"):
+        LabelWatch(sp.csr_matrix(x[:90]), y)
+    assert watch.x.shape == x.shape
+
+
+@pytest.mark.skipif(keras.config.backend() == "torch", reason="where Keras cannot train one")
+def test_the_pass_leaves_a_stateful_layer_as_it_was():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 4, 3)).astype("float32"), np.arange(8) % 3
+    inputs = keras.Input(batch_shape=(4, 4, 3))
+    layer = keras.layers.GRU(5, stateful=True)
+    net = keras.Model(inputs, keras.layers.Dense(3, "softmax")(layer(inputs)))
+    net.compile("sgd", "sparse_categorical_crossentropy")
+    seen = []
+    look = lambda epoch, logs: seen.append(np.array(layer.states[0]))  # noqa: E731
+    before, after = (keras.callbacks.LambdaCallback(on_epoch_end=look) for _ in range(2))
+    watch = LabelWatch(x, y, batch_size=4)
+    net.fit(x, y, batch_size=4, shuffle=False, verbose=0, callbacks=[before, watch, after])
+    np.testing.assert_array_equal(*seen)

@@ -1,6 +1,7 @@
 """The callback in `fit`: the schedule in the compiled step, and a model left as it was."""
 
 import csv
+import warnings
 
 import keras
 import numpy as np
@@ -284,6 +285,7 @@ def test_backup_and_restore_resumes_the_schedule(data, tmp_path):
     np.testing.assert_allclose(shown(history), shares(METHOD, 8, start=1), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.* monitors val_loss:UserWarning")
 def test_the_usual_callbacks_work_beside_it(data, tmp_path):
     """EarlyStopping, ReduceLROnPlateau, CSVLogger and ModelCheckpoint see plain val_ metrics."""
     model = compiled(functional())
@@ -312,6 +314,19 @@ def test_the_usual_callbacks_work_beside_it(data, tmp_path):
     best = keras.models.load_model(path)
     losses = [float(row["val_loss"]) for row in rows]
     assert best.evaluate(*data, verbose=0)[0] == pytest.approx(min(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize("monitor", ["val_loss", "val_accuracy"])
+def test_a_callback_that_stops_by_val_loss_is_warned_of(monitor, data):
+    """Validation labels are wrong as well; their loss rises where a model stops believing them."""
+    model = compiled(functional())
+    stop = keras.callbacks.EarlyStopping(monitor=monitor)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", UserWarning)
+        callbacks = [stop, SIGUA(METHOD)]
+        model.fit(*data, validation_data=data, verbose=0, callbacks=callbacks)
+    said = [w for w in seen if "EarlyStopping monitors val_loss" in str(w.message)]
+    assert len(said) == (monitor == "val_loss")
 
 
 def test_a_saved_model_does_not_contain_sigua(data, tmp_path):

@@ -399,18 +399,6 @@ def test_a_model_that_fit_builds(by, mode, batches):
     model.fit(logits, labels, batch_size=10, epochs=3, verbose=0, callbacks=callbacks)
 
 
-@pytest.mark.skipif(BACKEND != "jax", reason="the others make the state in the first step")
-def test_a_model_without_known_outputs_is_refused():
-    """Attached before it is built, a model cannot say how many classes there are."""
-    model = unbuilt()
-    model.compile("sgd", SPARSE)
-    with pytest.raises(ValueError, match=r"^model: must be built before .* got Sequential"):
-        SIGUA(sigua.sigua_ag()).attach(model)
-    callback = SIGUA(sigua.sigua_ag(by_class=False))
-    callback.attach(model)
-    callback.detach()
-
-
 @pytest.mark.parametrize(
     ("units", "loss", "message"),
     [

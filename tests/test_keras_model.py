@@ -6,7 +6,7 @@ import pytest
 from keras_shift import is_plain
 
 import sigua
-from sigua import TransitionMatrix, reference
+from sigua import TransitionMatrix
 from sigua_keras import SIGUA, SIGUAModel
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.

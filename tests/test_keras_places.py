@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import Shift, gradient
+from keras_shift import gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
-from sigua_keras import SIGUA, SIGUAModel
+from sigua_keras import SIGUA
 
 # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")

@@ -240,7 +240,8 @@ def idle(method: Method, epoch: float, good: float | None, bad: float | None) ->
 def monitors(callbacks: Any) -> None:
     """Warn of a callback that stops or keeps a model by `val_loss`."""
     for callback in callbacks:
-        if getattr(callback, "monitor", None) == "val_loss":
+        chooses = getattr(callback, "save_best_only", True)  # a ModelCheckpoint may not
+        if getattr(callback, "monitor", None) == "val_loss" and chooses:
             warnings.warn(
                 f"{type(callback).__name__} monitors val_loss, which rises where a model stops "
                 "believing wrong labels: try monitor='val_accuracy'",

@@ -137,8 +137,10 @@ class Examples:
 
     def class_sums(self, method: Method) -> Callable[[], Tensor] | None:
         """Return what returns 1'T^-1 l, (N,), for backward correction."""
-        given = _ops, method.T, self.plain, ops.stop_gradient(self.logits)
-        return partial(step.class_sums, *given) if method.correction == "backward" else None
+        if method.T is None or method.correction != "backward":
+            return None
+        logits = ops.stop_gradient(self.logits)
+        return partial(step.class_sums, _ops, method.T, self.plain, logits)
 
     def margins(self, losses: Tensor, rates: Tensor | None, by_class: bool) -> step.Margins:
         """Return the margins of the model's own probabilities, by the class confidence (k,)."""

@@ -39,8 +39,8 @@ class Training:
         found = list(super().metrics)  # type: ignore[misc]  # of keras.Model
         return found if self._sigua.evaluating else found + self._sigua.metrics
 
-    def _compute_loss(self, *args: Any, training: bool = True, **kwargs: Any) -> Any:
-        return self.compute_loss(*args, **kwargs, training=training)
+    def _compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return self.compute_loss(*args, **kwargs)
 
     def compute_loss(
         self,
@@ -188,11 +188,11 @@ class TrainFunction:
 
     def __call__(self, *args: Any) -> Any:
         sigua = self.sigua
+        if JAX and any(each.shares.lacks_confidence for each in sigua.all):
+            args = _opened(sigua, *args)
+            sigua.model.make_train_function(force=True)  # whose state has more variables
+            return sigua.model.train_function(*args)
         try:
-            if JAX and any(each.shares.lacks_confidence for each in sigua.all):
-                args = _opened(sigua, *args)
-                sigua.model.make_train_function(force=True)  # whose state has more variables
-                return sigua.model.train_function(*args)
             if JAX and any(each.shares.written for each in sigua.all):
                 args = _with_numbers(sigua, args[0]), *args[1:]
             sigua.stepping = True
@@ -266,6 +266,7 @@ def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
     A step on JAX cannot make variables; the first mini-batch says how many classes there are.
     """
     model, first = sigua.model, next(data)
+    _restore(model, state)  # so that the model can be called
     x = keras.utils.unpack_x_y_sample_weight(first)[0]
     given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
     y_pred, before = model.compute_output_spec(given), model.metrics_variables
@@ -288,8 +289,8 @@ def _restore(model: Any, state: Any) -> None:
     if any(value.is_deleted() for value in keras.tree.flatten(list(state))):
         return
     model.jax_state_sync()
-    own = model.trainable_variables, model.non_trainable_variables
-    own += model.optimizer.variables, model.metrics_variables
+    own = [model.trainable_variables, model.non_trainable_variables]
+    own += [model.optimizer.variables, model.metrics_variables]
     for variables, values in zip(own, state, strict=True):
         for variable, value in zip(variables, values, strict=False):
             variable.assign(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -18,7 +19,63 @@ from sigua_keras._training import add, objectives_of
 
 
 class SIGUA(keras.callbacks.Callback):
-    """Trains a compiled model with a `sigua` method: add it to the callbacks of `fit`."""
+    """Trains a compiled model with a `sigua` method: add it to the callbacks of `fit`.
+
+        objective = sum_i loss_i * (good_i - gamma * bad_i) / n                          (Eq. 3)
+
+    Only training changes: validation, `evaluate`, a saved model and everything after `fit` are
+    plain. History and progress bar show `sigua_good` and `sigua_bad`, shares of the epoch's
+    examples that take part. The training loss in the logs is SIGUA's objective, not comparable with
+    `val_loss`, which itself rises where a model stops believing wrong labels: let EarlyStopping and
+    ModelCheckpoint monitor `val_accuracy`.
+
+    The epochs of the method are those of `fit`. If a callback is used again on the same model it
+    continues where it stopped; `initial_epoch` sets another epoch, and a new callback, or a copy,
+    begins at 0. A loop of short fits or of `train_on_batch` compiles once between `attach` and
+    `detach`, with `set_epoch` in it. After a `fit` that was interrupted, `detach` cleans the model;
+    the next `fit` or `train_on_batch` does, too.
+
+    Sample and class weights scale losses but never decide which examples are good. An example takes
+    no part if its weight is 0, if a Keras mask hides it, if its label is the loss's `ignore_class`,
+    or if it is no class of T or of a classification loss: -1, k, a fraction, NaN, a row of zeros.
+    With predictions (batch, d1, ..., classes) each time step or pixel for which the loss has a
+    value is an example. Selection is per mini-batch: per replica under tf.distribute, global under
+    keras.distribution on JAX.
+
+    For `sigua.Known` the *sign* of `sample_weight` marks each example, plus for good and minus for
+    bad, and its magnitude is the weight (leave out `weighted_metrics`, to which Keras gives the
+    signs, too): `sample_weight=np.where(trusted, 1.0, -1.0)`. For all other methods a negative
+    weight makes the loss NaN, because a compiled step cannot refuse it; so do rows of several
+    classes where T, groups by class or `Agreement` need one.
+
+    For `Agreement` (`sigua.sigua_ag()`) the loss must be a cross-entropy between classes; one of
+    your own says what predictions are by an attribute `from_logits`. The class confidence is reset
+    in `attach`, and when a `fit` begins epoch 0 of the method.
+
+    A NaN loss makes the objective NaN. An infinite one is neither good nor bad, and 0 in the sum;
+    if all are infinite, so is the objective.
+
+    Args:
+        method: the method to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
+        output: the output it is for, if the model has several, each with a callback of its own: its
+            name, or its index unless the model predicts a dict. Metrics are then named after it.
+        loss: the loss that training optimises, as for `compile`; by default the compiled loss,
+            which is always used for validation.
+        groups: who is judged together: "class", the examples of each label, so that a rare or hard
+            class is not dropped as a whole; "image", the places of each example; or a function of
+            (y, y_pred) that returns integers in the loss's shape, such as annotators. All by
+            default.
+        steps_per_epoch: the number of training steps to count as an epoch, over all that the
+            callback trains, instead of the epochs of `fit` or `set_epoch`. With Keras's
+            `steps_per_execution`, all steps of an execution use the numbers of its first.
+
+    Raises:
+        ValueError: arguments that do not fit each other. In the first step, which then changes no
+            weight: no compiled loss, or one without a value per example; several outputs and no
+            `output`; labels, T or sample weights that do not fit; a `compute_loss` of the model's
+            that does not call `super().compute_loss`. After the first epoch: a `train_step` that
+            never called `compute_loss`.
+    """
 
     def __init__(
         self,
@@ -134,6 +191,10 @@ class SIGUA(keras.callbacks.Callback):
         if self._sigua is None or self._objective not in self._sigua.all:
             self._attach(self.model, for_one_fit=True)
         self._attached().clock.begin_fit()
+        # Keras does not tell callbacks of each other, but their list is what calls them.
+        caller = inspect.currentframe().f_back  # type: ignore[union-attr]  # CPython has frames
+        siblings = getattr(caller.f_locals.get("self"), "callbacks", []) if caller else []
+        _check.monitors(siblings)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         with self._cleaning():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -33,7 +35,8 @@ class LabelWatch(keras.callbacks.Callback):
     its selection by the losses of the pass, among `batch_size` examples at a time.
 
     Args:
-        x: input of `model.predict`, n examples, in the order of `y`.
+        x: input of `model.predict`, n examples, in the order of `y`: arrays, or a data set that
+            ends and does not shuffle.
         y: the labels as given, integers in [0, k), shape (n,); 0 and 1 for one sigmoid unit.
         intact: bool, (n,): which labels are right, if that is known.
         method: its selection is judged; needs `intact`. Not `Known`, whose selection is given.
@@ -41,7 +44,8 @@ class LabelWatch(keras.callbacks.Callback):
         batch_size: of the pass, and of the selection; use that of `fit` to make them alike.
         output: which output `y` belongs to, if the model has several: its name, or its index.
 
-    Where the model predicts NaN, loss and margin are NaN, as are accuracies of such examples.
+    A LabelWatch is for one model. Where that predicts NaN, loss and margin are NaN, as are
+    accuracies of such examples.
 
     Raises:
         ValueError: labels or a mask of another shape, dtype or length, none, or below 0. When
@@ -66,8 +70,9 @@ class LabelWatch(keras.callbacks.Callback):
         self.batch_size = checks.whole("batch_size", batch_size, 1, "try 32, Keras's default")
         self.y = _labels(y)
         given = keras.tree.flatten(x)[0]
-        if hasattr(given, "shape"):
-            checks.same_length("x", given, "y", self.y)
+        self._is_array = hasattr(given, "shape")
+        if self._is_array:
+            checks.same_length("x", range(given.shape[0]), "y", self.y)  # SciPy's have no length
         self.intact = None if intact is None else np.asarray(intact, dtype=bool)
         if self.intact is not None:
             checks.same_length("intact", self.intact, "y", self.y)
@@ -83,6 +88,8 @@ class LabelWatch(keras.callbacks.Callback):
             )
         self._losses: list[NDArray[np.float32]] = []
         self._margins: list[NDArray[np.float32]] = []
+        self._watched: Any = None
+        self._first: Any = None  # inputs of a data set, to see that it does not shuffle
 
     @property
     def losses(self) -> NDArray[np.float32]:
@@ -98,21 +105,68 @@ class LabelWatch(keras.callbacks.Callback):
         """Check a mini-batch, to refuse now what would be refused after the first epoch.
 
         Raises:
-            ValueError: predictions that do not fit, or that are not probabilities.
+            ValueError: predictions that do not fit, or that are not probabilities; another model
+                than before; data that is shuffled.
         """
+        if self._watched not in (None, self.model):
+            raise ValueError(
+                "LabelWatch: must be used for one model, got a second one; "
+                "try a LabelWatch for each"
+            )
+        self._watched = self.model
         p = self._probabilities(steps=1)
         checks.labels("y", self.y, checks.rows_of_classes("probabilities", p).shape[1])
         _measured(label_losses, p, self.y[: len(p)])
         if self.method is not None:
             require_classes(self.method, p.shape[1], "predictions")
+        if not self._is_array:
+            self._predictions(steps=1)  # which sees whether the data set shuffles
+
+    def _predictions(self, steps: int | None) -> Any:
+        """Return what the model predicts, for the first `steps` mini-batches, or for all."""
+        states = [
+            (state, keras.ops.convert_to_numpy(state).copy())
+            for layer in self.model._flatten_layers()
+            if getattr(layer, "stateful", False)
+            for state in keras.tree.flatten(getattr(layer, "states", None) or [])
+        ]
+        try:
+            if self._is_array:
+                options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
+                return self.model.predict(self.x, **options)
+            found = [self.model.predict_on_batch(x) for x in self._inputs(steps)]
+        finally:
+            for state, value in states:
+                state.assign(value)
+        return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *found)
+
+    def _inputs(self, steps: int | None) -> Iterator[Any]:
+        """Yield the inputs of a data set's mini-batches; raise ValueError if it is shuffled."""
+        indexed, start = isinstance(self.x, keras.utils.PyDataset), 0
+        batches = (self.x[i] for i in range(len(self.x))) if indexed else iter(self.x)
+        for i, batch in enumerate(itertools.islice(batches, steps)):
+            x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+            first = np.asarray(keras.ops.convert_to_numpy(keras.tree.flatten(x)[0]))
+            stop = start + len(first)
+            checks.same_length("x", range(max(stop, len(self.y))), "y", self.y)
+            if i == 0 and self._first is None:
+                self._first = first
+            found = y if y is None or keras.tree.is_nested(y) else keras.ops.convert_to_numpy(y)
+            known = getattr(found, "shape", None) in ((stop - start,), (stop - start, 1))
+            other = known and (np.ravel(found) != self.y[start:stop]).any()
+            if other or (i == 0 and not np.array_equal(first, self._first, equal_nan=True)):
+                raise ValueError(
+                    "x: must yield the examples in the order of y in every pass, got another one; "
+                    "try arrays, or a data set that does not shuffle"
+                )
+            start = stop
+            yield x
 
     def _probabilities(self, steps: int | None = None) -> NDArray[np.float64]:
-        """Return the predictions, (n, k), for the first `steps` mini-batches, or for all."""
-        options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
-        y_pred = self.model.predict(self.x, **options)
+        """Return p, (n, k), for the first `steps` mini-batches, or for all."""
+        y_pred = self._predictions(steps)
         outputs = Outputs(y_pred, getattr(self.model, "output_names", None))
-        y_pred = outputs.part(y_pred, outputs.index(self.output))
-        p = np.asarray(y_pred).astype(np.float64)
+        p = np.asarray(outputs.part(y_pred, outputs.index(self.output))).astype(np.float64)
         if p.ndim == 2 and p.shape[1] == 1:  # one sigmoid unit
             p = np.concatenate([0 * p if self.from_logits else 1 - p, p], axis=1)
         if self.from_logits:

@@ -36,7 +36,8 @@ class _OnLabels(keras.losses.Loss):
     def __init__(self, name: str, reduction: str | None, **parameters: Any) -> None:
         super().__init__(name=name, reduction=reduction, dtype="float32")
         self._parameters = parameters
-        vars(self).update(parameters)
+        for parameter, value in parameters.items():
+            setattr(self, parameter, value)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         given = Examples(self, y_true, ops.convert_to_tensor(y_pred), one_class=False)

@@ -59,11 +59,12 @@ class SIGUAModel(Training, keras.Model):
                 f"model: must be a plain model of Keras, got {type(model).__name__}; "
                 "try a keras.Model"
             )
-        vars(self)["_sigua"] = Objectives(self)
+        self.__dict__["_sigua"] = Objectives(self)  # before Keras can track attributes
         super().__init__(**kwargs)
         self.model, self.method = model, method
         self._callback = callback
         callback.bind(self, self._sigua)
+        self.built = model.built  # it has no weights of its own
 
     @property
     def output_names(self) -> Any:
