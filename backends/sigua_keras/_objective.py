@@ -50,6 +50,8 @@ class Objective:
 
     def open(self, loss: Loss, y_pred: Any) -> None:
         """Make the class confidence for predictions, symbolic or not."""
+        if not self.shares.lacks_confidence or len(y_pred.shape) < 2:
+            return
         axis = -1 if _loss.is_alias(loss) else _loss.class_axis(keras.losses.get(loss), y_pred)
         self.shares.open(_loss.num_classes(y_pred, axis))
 

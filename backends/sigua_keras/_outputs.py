@@ -69,16 +69,19 @@ class Objectives:
     """The objectives that a model trains with, each for one output.
 
     Args:
-        model: the model.
+        model: the model that trains.
+        network: the model that predicts, which may be the same.
         emptied: called with the model when the last of them is removed.
     """
 
-    def __init__(self, model: Any, emptied: Callable[[Any], None] = lambda model: None) -> None:
+    def __init__(
+        self, model: Any, network: Any, emptied: Callable[[Any], None] = lambda model: None
+    ) -> None:
         self.all: list[Objective] = []
         self.for_one_fit: list[Objective] = []
         """Those that are removed when the next training begins: `fit` does not tell its callbacks
         when it is interrupted, so this is how the model is cleaned up then."""
-        self.model, self._emptied = model, emptied
+        self.model, self._network, self._emptied = model, network, emptied
         self.evaluating = self.stepping = False
         self._standing: Any = None  # the compiled loss in which the objectives stand
         self._here = threading.local()  # because tf.distribute traces its replicas in several
@@ -114,6 +117,20 @@ class Objectives:
         _check.compiled(self.model.loss, self.all[0].output)
         for loss in tree.flatten([self.model.loss, *(each.loss for each in self.all)]):
             _check.reduction(loss)
+        strategy = getattr(self.model, "distribute_strategy", None)
+        network = getattr(self._network, "_functional", None) or self._network
+        y_pred = getattr(network, "_outputs_struct", None)
+        if strategy is not None and y_pred is not None:  # a replica cannot make variables
+            with strategy.scope():
+                self.open(y_pred)
+
+    def open(self, y_pred: Any) -> None:
+        """Make the class confidence of each objective, for predictions, symbolic or not."""
+        outputs = Outputs(y_pred, getattr(self.model, "output_names", None))
+        for each in self.all:
+            index = outputs.index(each.output)
+            loss = each.loss or outputs.part(self.model.loss, index)
+            each.open(loss, outputs.part(y_pred, index))
 
     @contextmanager
     def evaluation(self) -> Iterator[None]:

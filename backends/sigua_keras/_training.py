@@ -16,7 +16,7 @@ import keras
 
 from sigua_keras import _check
 from sigua_keras._objective import Objective
-from sigua_keras._outputs import Objectives, Outputs
+from sigua_keras._outputs import Objectives
 
 JAX = keras.config.backend() == "jax"
 _END_OF_DATA = ("StopIteration", "OutOfRangeError")
@@ -125,7 +125,7 @@ def objectives_of(model: Any) -> Objectives:
         )
     if isinstance(model, Training) and not isinstance(model, Swapped):
         raise _check.another()
-    return model._sigua if isinstance(model, Swapped) else Objectives(model, _leave)
+    return model._sigua if isinstance(model, Swapped) else Objectives(model, model, _leave)
 
 
 def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
@@ -270,11 +270,7 @@ def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
     x = keras.utils.unpack_x_y_sample_weight(first)[0]
     given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
     y_pred, before = model.compute_output_spec(given), model.metrics_variables
-    outputs = Outputs(y_pred, getattr(model, "output_names", None))
-    for each in sigua.all:
-        index = outputs.index(each.output)
-        loss = each.loss or outputs.part(model.loss, index)
-        each.open(loss, outputs.part(y_pred, index))
+    sigua.open(y_pred)
     *others, values = state
     known = {id(variable): value for variable, value in zip(before, values, strict=True)}
     values = [known.get(id(variable), variable.value) for variable in model.metrics_variables]
@@ -288,7 +284,7 @@ def _restore(model: Any, state: Any) -> None:
     """
     if any(value.is_deleted() for value in keras.tree.flatten(list(state))):
         return
-    model.jax_state_sync()
+    model._jax_state = None  # of an earlier step, which a later sync would restore
     own = [model.trainable_variables, model.non_trainable_variables]
     own += [model.optimizer.variables, model.metrics_variables]
     for variables, values in zip(own, state, strict=True):

@@ -59,7 +59,7 @@ class SIGUAModel(Training, keras.Model):
                 f"model: must be a plain model of Keras, got {type(model).__name__}; "
                 "try a keras.Model"
             )
-        self.__dict__["_sigua"] = Objectives(self)  # before Keras can track attributes
+        self.__dict__["_sigua"] = Objectives(self, model)  # before Keras can track attributes
         super().__init__(**kwargs)
         self.model, self.method = model, method
         self._callback = callback
