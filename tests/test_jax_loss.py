@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 from jax import numpy as jnp
-from jax_versions import in_64_bits
+from jax_versions import as_users_do, in_64_bits
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -236,11 +236,10 @@ def test_nan_reaches_the_user_when_compiled(method, samples):
     logits, labels, soft = samples
     logits[3] = np.nan
     for given, loss in ((labels, None), (labels, CrossEntropy(smoothing=0.1)), (soft, None)):
-        options = marks(method) | {"loss": loss}
-        found = jax.jit(
-            jax.value_and_grad(lambda x, y, o=options: sigua_loss(x, y, 0, method, **o))
+        objective = functools.partial(
+            sigua_loss, epoch=0, method=method, loss=loss, **marks(method)
         )
-        value, gradient = found(logits, given)
+        value, gradient = as_users_do(jax.value_and_grad(objective), logits, given)
         assert np.isnan(value)
         assert np.isnan(gradient[3]).all()
         assert np.isfinite(gradient[4:]).all()
