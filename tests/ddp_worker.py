@@ -195,17 +195,15 @@ def check_fsdp():
 def main():
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
-    if dist.get_world_size() == 2:
-        check_gradients([12, 12], [True, Pool(largest=12), dist.group.WORLD])
-        check_gradients([17, 7], [True, Pool(largest=20)])
-        check_local_differs([17, 7])
-        check_accumulation()
-        check_refused_together()
-        check_each_process_keeps_its_own()
-        check_compiled([17, 7])
-        check_fsdp()
-    else:
-        check_gradients([15, 0, 9], [True, Pool(largest=15)])
+    check_gradients([12, 12], [True, Pool(largest=12), dist.group.WORLD])
+    check_gradients([17, 7], [True, Pool(largest=20)])
+    check_gradients([24, 0], [True, Pool(largest=24)])
+    check_local_differs([17, 7])
+    check_accumulation()
+    check_refused_together()
+    check_each_process_keeps_its_own()
+    check_compiled([17, 7])
+    check_fsdp()
     print(f"rank {dist.get_rank()} passed", file=sys.stderr)
     gc.collect()  # DDP's reducers live in cycles, and abort the process if they outlive the group
     dist.barrier()

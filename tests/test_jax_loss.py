@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 from jax import numpy as jnp
-from jax_versions import in_64_bits
+from jax_versions import as_users_do, in_64_bits
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -78,6 +78,12 @@ def step(method, logits, labels, **options):
     return compiled(logits, labels)
 
 
+def differentiated(logits, labels, epoch, method, **options):
+    """Return value and gradient, compiled: operator by operator takes longer."""
+    whole = jax.value_and_grad(lambda x: sigua_loss(x, labels, epoch, method, **options))
+    return jax.jit(whole)(logits)
+
+
 def assert_same(chosen, want):
     np.testing.assert_array_equal(chosen.good, want.good)
     np.testing.assert_array_equal(chosen.bad, want.bad)
@@ -115,7 +121,7 @@ def test_float64_is_float64(method, samples):
     want = reference.step(method, logits, labels, 10, **options)
     with in_64_bits():
         inputs = jnp.asarray(logits, jnp.float64)
-        value, gradient = jax.value_and_grad(sigua_loss)(inputs, labels, 10, method, **options)
+        value, gradient = differentiated(inputs, labels, 10, method, **options)
         single = jax.jit(lambda x, t: sigua_loss(x, labels, t, method, **options))(logits, 10)
         assert value.dtype == gradient.dtype == jnp.float64
         assert single.dtype == jnp.float32
@@ -167,7 +173,7 @@ def test_nothing_takes_part(method, groups):
         (4, {"where": jnp.zeros(4, bool)}),
     ):
         given = jnp.ones((n, K)), jnp.zeros(n, int), 10, method
-        value, gradient = jax.value_and_grad(sigua_loss)(*given, groups=groups, **options)
+        value, gradient = differentiated(*given, groups=groups, **options)
         assert value == 0
         assert (gradient == 0).all()
 
@@ -208,7 +214,7 @@ def test_forward_correction_is_exact_where_classes_are_masked(masked):
     logits = np.zeros((1, K), "float32")
     logits[0, 3] = masked
     method = sigua.forward_correction(PAIR)
-    value, gradient = jax.value_and_grad(sigua_loss)(logits, np.array([3]), 0, method)
+    value, gradient = differentiated(logits, np.array([3]), 0, method)
     assert value == pytest.approx(-np.log(0.3 / 4), rel=1e-6)
     assert jnp.isfinite(gradient).all()
 
@@ -236,11 +242,10 @@ def test_nan_reaches_the_user_when_compiled(method, samples):
     logits, labels, soft = samples
     logits[3] = np.nan
     for given, loss in ((labels, None), (labels, CrossEntropy(smoothing=0.1)), (soft, None)):
-        options = marks(method) | {"loss": loss}
-        found = jax.jit(
-            jax.value_and_grad(lambda x, y, o=options: sigua_loss(x, y, 0, method, **o))
+        objective = functools.partial(
+            sigua_loss, epoch=0, method=method, loss=loss, **marks(method)
         )
-        value, gradient = found(logits, given)
+        value, gradient = as_users_do(jax.value_and_grad(objective), logits, given)
         assert np.isnan(value)
         assert np.isnan(gradient[3]).all()
         assert np.isfinite(gradient[4:]).all()
@@ -279,8 +284,8 @@ def test_one_hot_rows_are_labels(samples):
     logits[0], labels[0] = [60, 0, 0, 0, 0], 2
     rows = np.eye(K, dtype="float32")[labels]
     for method in METHODS[:-1]:
-        index = jax.value_and_grad(sigua_loss)(logits, labels, 0, method)
-        dense = jax.value_and_grad(sigua_loss)(logits, rows, 0, method)
+        index = differentiated(logits, labels, 0, method)
+        dense = differentiated(logits, rows, 0, method)
         np.testing.assert_allclose(dense[0], index[0], rtol=32 * EPS)
         np.testing.assert_allclose(dense[1], index[1], rtol=0, atol=64 * EPS / N)
 
@@ -332,8 +337,8 @@ def test_a_loss_of_soft_labels_is_given_soft_labels(method, samples):
     """Once per class, too: Optax's takes nothing else. Expected: our own cross-entropy."""
     logits, _, soft = samples
     given = logits, soft, 0, method
-    found = jax.value_and_grad(sigua_loss)(*given, loss=optax.softmax_cross_entropy)
-    want = jax.value_and_grad(sigua_loss)(*given)
+    found = differentiated(*given, loss=optax.softmax_cross_entropy)
+    want = differentiated(*given)
     np.testing.assert_allclose(found[0], want[0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found[1], want[1], rtol=0, atol=64 * EPS / N * K)
 
@@ -388,7 +393,7 @@ def test_outputs_of_any_kind_are_composed():
     assert (gradient[3] == 0).all()
 
 
-@pytest.mark.parametrize("method", METHODS[:-1], ids=name)
+@pytest.mark.parametrize("method", [*METHODS[1:3], *METHODS[5:7]], ids=name)
 def test_each_group_is_judged_apart(method, samples):
     """Of each label, of integers of any kind, and by a function; who is out has no rank there."""
     logits, labels, _ = samples

@@ -61,7 +61,7 @@ class TestNames(Torch):
 
 
 class TestCompiled(Torch):
-    every = 12
+    every = 40
 
     @pytest.mark.parametrize("method", METHODS, ids=name)
     def test_equals_the_reference(self, method):
