@@ -27,7 +27,7 @@ CE, BCE = nn.CrossEntropyLoss, nn.BCEWithLogitsLoss
         (SL, (torch.ones(10),), {}, ["loss: ", "got a Tensor", "nn.CrossEntropyLoss("]),
         (SL, (SIGUALoss(SL),), {}, ["loss: ", "got a SIGUALoss"]),
         (SL, (nn.MSELoss,), {}, ["loss: ", "got the class MSELoss", "try MSELoss()"]),
-        (SL, (sigua.losses.huber,), {}, ["NumPy's huber", "sigua_torch.losses.huber"]),
+        (SL, (sigua.losses.focal,), {}, ["NumPy's focal", "sigua_torch.losses.focal"]),
         (SL, (CE(reduction="average"),), {}, ["reduction", "'average'", "'mean'"]),
         (SL, (CE(label_smoothing=1.0, ignore_index=None),), {}, ["ignore_index", "got None"]),
         (SL, (CE(ignore_index=True),), {}, ["ignore_index: must be an int, got True"]),
