@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sigua import _gone, checks, conditions
 from sigua.conditions import Condition, NonNegative
 from sigua.objective import Array
-from sigua.schedules import Knots, Schedule, epoch_number, horizon, value_at
+from sigua.schedules import Knots, Schedule, epoch_number, horizon, value_at, values_at
 from sigua.transition import TransitionMatrix, require_matrix
 from sigua.transition.matrix import MAX_DENSE
 
@@ -124,9 +124,16 @@ class Method:
         return value_at("gamma", self.gamma, epoch), *_numbers_at(self.condition, epoch)
 
     def at_each(self, epochs: NDArray[np.float64]) -> list[Array]:
-        """Return `at` for many epochs, an array per number; integers stay integers."""
-        each = [self.at(epoch) for epoch in epochs.tolist()]
-        return [np.array(column) for column in zip(*each, strict=True)]
+        """Return `at` for many epochs, an array per number; integers stay integers.
+
+        A rule of one's own, and one that inherits from ours, is asked epoch by epoch.
+        """
+        rule: Any = self.condition
+        gammas = values_at("gamma", self.gamma, epochs)
+        if "at_each" in vars(type(rule)):
+            return [gammas, *rule.at_each(epochs)]
+        each = [_numbers_at(rule, epoch) for epoch in epochs.tolist()]
+        return [gammas, *map(np.array, zip(*each, strict=True))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the method as a dict of strings, numbers and lists, for JSON.

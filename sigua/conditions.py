@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from sigua import _rule, checks
 from sigua._rule import Batch, Condition, choose, is_built_in, reads
-from sigua.objective import Split
-from sigua.schedules import Schedule, horizon, keep_rate, rate_to_count, rate_to_parts, value_at
+from sigua.objective import Array, Split
+from sigua.schedules import (
+    Epochs,
+    Schedule,
+    at_one,
+    horizon,
+    keep_rate,
+    keep_rates,
+    rate_to_count,
+    rates_to_parts,
+    values_at,
+)
 
 __all__ = ["Agreement", "AllGood", "Batch", "Condition", "Known", "NoiseFloor", "NonNegative"]
 __all__ += ["SmallLoss", "choose", "is_built_in", "may_read_class_sums", "may_read_marks"]
@@ -67,11 +79,15 @@ class SmallLoss:
     def horizon(self) -> float:
         return max(self.warmup if self.noise_rate else 0.0, horizon(self.delta))
 
-    def at(self, epoch: float) -> tuple[int, int]:
-        keep = keep_rate(epoch, self.noise_rate, self.warmup)
-        delta = value_at("delta", self.delta, epoch)
-        forget = delta if self.variant == "official" else min(keep + delta, 1.0)
-        return rate_to_parts(keep), rate_to_parts(forget)
+    def at(self, epoch: float) -> tuple[Any, ...]:
+        return at_one(self.at_each, epoch)
+
+    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
+        """Return `at` for many epochs at once, an array per number."""
+        keep = keep_rates(epochs, self.noise_rate, self.warmup)
+        delta = values_at("delta", self.delta, epochs)
+        forget = delta if self.variant == "official" else np.minimum(keep + delta, 1.0)
+        return rates_to_parts(keep), rates_to_parts(forget)
 
     def counts(self, size: Any, keep: Any, forget: Any) -> tuple[Any, Any]:
         """Return how many are good, and how many are good or bad, when no two losses tie."""
@@ -159,8 +175,12 @@ class NoiseFloor:
     def horizon(self) -> float:
         return horizon(self.floor)
 
-    def at(self, epoch: float) -> tuple[float, ...]:
-        return (value_at("floor", self.floor, epoch, float("inf")),)
+    def at(self, epoch: float) -> tuple[Any, ...]:
+        return at_one(self.at_each, epoch)
+
+    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
+        """Return `at` for many epochs at once, an array per number."""
+        return (values_at("floor", self.floor, epochs, float("inf")),)
 
     def split(self, batch: Batch, floor: Any) -> Split:
         mean = batch.mean()
@@ -212,10 +232,14 @@ class Agreement:
     def horizon(self) -> float:
         return float(self.warmup)
 
-    def at(self, epoch: float) -> tuple[float, ...]:
-        risen = min(epoch / self.warmup, 1.0) if self.warmup else 1.0
+    def at(self, epoch: float) -> tuple[Any, ...]:
+        return at_one(self.at_each, epoch)
+
+    def at_each(self, epochs: Epochs) -> tuple[Array, ...]:
+        """Return `at` for many epochs at once, an array per number."""
+        risen = np.minimum(epochs / self.warmup, 1.0) if self.warmup else np.ones_like(epochs)
         # A probability may round to 0, and a margin to -1, which is good at the start, too.
-        return (-1 + risen * (1 + self.threshold) if risen else -2.0,)
+        return (np.where(risen > 0, -1 + risen * (1 + self.threshold), -2.0),)
 
     def split(self, batch: Batch, threshold: Any) -> Split:
         margins = batch.margins(self.by_class)

@@ -6,16 +6,17 @@ ValueError.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sigua import checks
 
+Epochs = NDArray[np.float64]
 Schedule = float | Callable[[float], float]
 """A constant, or a function of the epoch: `Knots`, or any callable."""
 
@@ -43,7 +44,17 @@ def keep_rate(epoch: float, noise_rate: float, warmup: float = 10) -> float:
     advice = "try the share of wrong labels"
     noise_rate = checks.number("noise_rate", noise_rate, 0, 1, advice, closed=False)
     warmup = checks.number("warmup", warmup, 0, INF, "try epochs, 0 for no warm-up")
-    return 1.0 - noise_rate * (min(epoch / warmup, 1.0) if warmup else 1.0)
+    return float(keep_rates(np.array(epoch), noise_rate, warmup))
+
+
+def keep_rates(epochs: Epochs, noise_rate: float, warmup: float) -> Epochs:
+    """Return `keep_rate` of many epochs at once, unchecked."""
+    return 1.0 - noise_rate * (np.minimum(epochs / warmup, 1.0) if warmup else np.ones_like(epochs))
+
+
+def at_one(at_each: Callable[[Epochs], Sequence[NDArray[Any]]], epoch: float) -> tuple[Any, ...]:
+    """Return the numbers at one epoch of a function that has an array per number for many."""
+    return tuple(column[0].item() for column in at_each(np.array([epoch_number(epoch)])))
 
 
 def epoch_number(epoch: float) -> float:
@@ -87,18 +98,30 @@ class Knots:
 
     def __call__(self, epoch: float) -> float:
         epoch = checks.number("epoch", epoch, -INF, INF, "try a number")
-        before = [point for point in self.points if point[0] <= epoch]
-        after = self.points[len(before) :]
-        if not before or not after:
-            return (before or after)[-1 if before else 0][1]
-        (t0, v0), (t1, v1) = before[-1], after[0]
-        return v0 + (v1 - v0) * (epoch - t0) / (t1 - t0)
+        return float(self.at_each(np.array(epoch)))
+
+    def at_each(self, epochs: Epochs) -> Epochs:
+        """Return the function of many epochs at once."""
+        knots, values = np.array(self.points).T
+        epochs = np.maximum(epochs, knots[0])
+        i = np.searchsorted(knots, epochs, side="right") - 1
+        rise, width = np.append(np.diff(values), 0.0), np.append(np.diff(knots), 1.0)
+        return np.asarray(values[i] + rise[i] * (epochs - knots[i]) / width[i])
 
 
 def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
     """Return the schedule's value at `epoch`; refuse one that is not a number in [0, high]."""
     value = schedule(epoch) if callable(schedule) else schedule
     return checks.number(name, value, 0, high, f"try another value at epoch {epoch:g}")
+
+
+def values_at(name: str, schedule: Schedule, epochs: Epochs, high: float = 1.0) -> Epochs:
+    """Return `value_at` for many epochs at once; a function is asked for each."""
+    if callable(schedule) and type(schedule) is not Knots:
+        return np.array([value_at(name, schedule, epoch, high) for epoch in epochs.tolist()])
+    if isinstance(schedule, Knots):
+        return schedule.at_each(epochs)
+    return np.full(len(epochs), value_at(name, schedule, 0.0, high))
 
 
 def horizon(schedule: object) -> float:
@@ -113,7 +136,12 @@ def rate_to_parts(rate: float) -> int:
     (290000000, 333333334)
     """
     rate = checks.number("rate", rate, 0, 1, "try a fraction, such as 0.5")
-    return math.ceil(rate * PARTS - 1e-3)
+    return int(rates_to_parts(np.array(rate)))
+
+
+def rates_to_parts(rates: Epochs) -> NDArray[np.int64]:
+    """Return `rate_to_parts` of many rates at once, unchecked."""
+    return np.ceil(rates * PARTS - 1e-3).astype(np.int64)
 
 
 def rate_to_count(size: Any, parts: Any) -> Any:
