@@ -166,7 +166,14 @@ def margins(logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None =
     >>> margins(np.log([[0.6, 0.4]]), [0], confidence=[0.75, 0.25]).round(3)  # u = .8 : 1.6
     array([-0.333])
     """
-    u = np.exp(log_softmax(logits)) / (1.0 if confidence is None else np.asarray(confidence))
+    p = np.exp(log_softmax(logits))
+    c = np.ones(p.shape[1]) if confidence is None else checks.floats("confidence", confidence)
+    if c.shape != p.shape[1:]:
+        raise ValueError(
+            f"confidence: must have an entry per class, {p.shape[1:]}, got shape {c.shape}; "
+            "try sigua.confidence.rates(state)"
+        )
+    u = p / c
     u /= u.sum(axis=1, keepdims=True)
     own = _at(u, labels)
     np.put_along_axis(u, np.asarray(labels)[:, None], -np.inf, axis=1)

@@ -17,8 +17,8 @@ def require_method(value: object) -> Method:
     """Return a method that names its parts, or raise ValueError on anything else."""
     if isinstance(value, Method) and type(value) is not Method:
         return value
-    if callable(value):
-        name = getattr(value, "__name__", "a function")
+    name = getattr(value, "__name__", None)
+    if callable(value) and name:
         raise ValueError(f"method: must be a method of sigua, got {name} itself; try {name}(...)")
     raise ValueError(
         f"method: must be a method of sigua, got a {type(value).__name__}; try sigua.sigua_sl(...)"

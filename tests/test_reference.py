@@ -353,3 +353,10 @@ def test_shapes_that_do_not_belong_together_get_one_sentence(call, message):
     with pytest.raises(ValueError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+def test_the_class_confidence_has_an_entry_per_class():
+    """The state, (2, k), would broadcast against two examples."""
+    logits, state = np.zeros((2, 10)), np.ones((2, 10))
+    with pytest.raises(ValueError, match=r"^confidence: .*\(10,\), got shape \(2, 10\); try"):
+        reference.step(sigua.sigua_ag(), logits, [0, 1], confidence=state)

@@ -241,3 +241,19 @@ def test_inside_a_transform_it_is_refused_for_it_cannot_move(transform):
     counting = SIGUALoss(sigua.self_teaching(0.5), steps_per_epoch=5)
     with pytest.raises(ValueError, match=r"^steps_per_epoch: must be None inside a transform"):
         transform(counting)(*given)
+
+
+def test_the_total_of_a_step_with_class_weights_is_the_sum_of_its_labels_weights():
+    """Weights of one half: four micro-batches of 16 labels count 32, and are the big batch."""
+    weighted = nn.CrossEntropyLoss(weight=torch.full((10,), 0.5))
+    criterion, generator = trained(loss=weighted)
+    whole = copy.deepcopy(criterion)
+    logits, labels = batch(64, generator)
+    parts = zip(logits.split(16), labels.split(16), strict=True)
+    value = sum(criterion(*part, num_items_in_batch=32.0) for part in parts)
+    torch.testing.assert_close(value, whole(logits, labels))
+    criterion.end_step()
+    torch.testing.assert_close(seen(criterion), seen(whole))
+    criterion(logits, labels, num_items_in_batch=32.0)
+    with pytest.raises(ValueError, match=r"^num_items_in_batch: .*end_step\(\) after each"):
+        criterion(logits, labels, num_items_in_batch=32.0)

@@ -71,7 +71,7 @@ def test_options_of_0_2_are_not_set_without_a_word(name):
     criterion = SIGUALoss(SL)
     with pytest.raises(AttributeError, match=rf"^{name}: must be the loss's own.*; try "):
         setattr(criterion, name, 1)
-    with pytest.raises(AttributeError, match="setter"):
+    with pytest.raises(AttributeError, match=r"^method: must be given"):
         criterion.method = AG
 
 
@@ -392,3 +392,28 @@ def test_the_adapter_imports_no_other_adapter():
     names = {"keras", "tensorflow", "jax", "sigua_keras", "sigua_jax", "lightning"}
     result = run_python(f"import sys, sigua_torch; print(sorted({names} & set(sys.modules)))")
     assert result.stdout.strip() == "[]", result.stderr
+
+
+@pytest.mark.parametrize("name", ["groups", "method", "sync", "steps_per_epoch"])
+def test_what_a_criterion_is_made_with_is_refused_where_it_is_set_later(name):
+    with pytest.raises(AttributeError, match=rf"^{name}: must be given when .*, {name}=\.\.\.\)"):
+        setattr(SIGUALoss(SL), name, None)
+
+
+def test_a_loss_of_every_entry_is_no_loss_per_example():
+    """A squared error of one-hot rows has 60 values for six examples."""
+    criterion = SIGUALoss(AG, nn.MSELoss())
+    rows = nn.functional.one_hot(LABELS, 10).float()
+    with pytest.raises(ValueError, match=r"^loss: must return a loss per example, \(6,\), got"):
+        criterion(LOGITS.clone().requires_grad_(), rows)
+
+
+def test_a_method_and_a_loss_in_the_wrong_order_are_named():
+    with pytest.raises(ValueError, match=r"^method: .* got a CrossEntropyLoss; try sigua\."):
+        SIGUALoss(CE(), SL)
+
+
+def test_infinite_logits_give_no_warning_of_numpys():
+    """A row of -inf is NaN, as torch has it; warnings are errors here."""
+    logits = torch.full((6, 10), -float("inf"), requires_grad=True)
+    assert SIGUALoss(AG)(logits, LABELS).isnan()

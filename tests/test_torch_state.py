@@ -144,7 +144,7 @@ def test_casts_do_not_round_what_the_method_says(monkeypatch):
 
 @each_method
 @pytest.mark.parametrize("weight", [None, torch.ones(10)], ids=["plain", "weighted"])
-def test_a_plain_model_s_state_loads_and_begins_at_epoch_0(method, weight):
+def test_a_plain_model_s_state_loads_and_the_epoch_stays(method, weight):
     plain = a_model(nn.CrossEntropyLoss(weight))
     model = a_model(SIGUALoss(method, nn.CrossEntropyLoss(None if weight is None else 2 * weight)))
     model.linear.weight.data.zero_()
@@ -152,7 +152,7 @@ def test_a_plain_model_s_state_loads_and_begins_at_epoch_0(method, weight):
     state = plain.state_dict()
     keys = list(state)
     model.load_state_dict(state)
-    assert model.criterion.epoch == 0
+    assert model.criterion.epoch == 3
     assert torch.equal(model.linear.weight, plain.linear.weight)
     assert weight is None or torch.equal(model.criterion.loss.weight, weight)
     assert list(state) == keys  # the caller's own is left as it was
@@ -352,3 +352,14 @@ def test_inside_data_parallel_it_is_refused():
 
 def test_prints_its_method():
     assert repr(METHOD) in repr(SIGUALoss(METHOD))
+
+
+def test_a_state_without_the_criterions_changes_nothing():
+    """The state of a network alone, or of a plain criterion, has no epoch and no confidence."""
+    criterion = SIGUALoss(sigua.sigua_ag(), steps_per_epoch=1)
+    for logits, labels in batches(3):
+        criterion(logits, labels)
+    before = criterion.get_extra_state()
+    for strict in (True, False):
+        criterion.load_state_dict(nn.CrossEntropyLoss().state_dict(), strict=strict)
+        assert torch.equal(criterion.get_extra_state(), before)

@@ -242,6 +242,10 @@ class _AnyLoss(NamedTuple):
             labels = [ops.reshape(row, shape) for row in ops.unstack(ops.eye(k, dtype="float32"))]
         return ops.stack([self._column(nothing + label, self.y_pred) for label in labels], 1)
 
+    def row_dot(self, names: Any, M: step.Matrix, log_p: Tensor, y: Tensor) -> Tensor:
+        """Return [M l]_y, (N,)."""
+        return M.row_dot(names, y, self.every_class(names, log_p))
+
     def _column(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         losses = _loss.per_example(self.loss, y_true, y_pred)
         _require_per_place("a correction", losses, y_pred)

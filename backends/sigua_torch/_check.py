@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ MOVED = {
     "check_labels": "leaving it out, for labels are checked where that waits for nothing",
 }
 """Options of 0.2, and what there is instead."""
+FIXED = "method", "groups", "sync", "steps_per_epoch"
+"""What a criterion is made with, for good."""
 FORGOTTEN_AFTER = 1_000
 """After this many training calls at epoch 0, the criterion warns about set_epoch."""
 LARGE = 1000
@@ -43,7 +45,12 @@ def options(given: Mapping[str, Any]) -> None:
 
 
 def set_late(name: str, loss: Any) -> None:
-    """Refuse to set what is the wrapped criterion's own."""
+    """Refuse to set what is the wrapped criterion's own, or what a criterion is made with."""
+    if name in FIXED:
+        raise AttributeError(
+            f"{name}: must be given when the criterion is made, got one set later; "
+            f"try SIGUALoss(..., {name}=...)"
+        )
     if name in MOVED:
         advice = f"criterion.loss.{name} = ..." if hasattr(loss, name) else MOVED[name]
         raise AttributeError(f"{name}: must be the loss's own, got one set here; try {advice}")
@@ -68,6 +75,14 @@ def of_softmax(value: Any, needs: str) -> None:
             f"loss: must be of a softmax for a method with {needs}, got {type(value).__name__}; "
             "try criterion(two_way(logits), labels.long()) and nn.CrossEntropyLoss()"
         )
+
+
+def one_loss_each(got: torch.Size, wanted: torch.Size) -> NoReturn:
+    """Refuse a loss that returned something else than a value per example."""
+    raise ValueError(
+        f"loss: must return a loss per example, {tuple(wanted)}, got {tuple(got)}; "
+        "try a loss between classes, or standard() and small losses for a regression"
+    )
 
 
 def groups(value: Any, sync: Any) -> None:

@@ -24,6 +24,8 @@ WIDTH = 1024
 dict does not depend on whether the first mini-batch has come."""
 MOST_PARTS = 1_000
 """After so many micro-batches without `end_step` it was forgotten."""
+ROUNDING = 1 + 1e-4
+"""A sum of class weights in float32 may exceed the total by this factor."""
 
 
 class Sums(NamedTuple):
@@ -127,7 +129,7 @@ class Confidence:
         self.pending: Tensor | None = None
         """The sums of the micro-batches since the last step."""
         self._items: Any = None
-        self._counted, self._parts = 0, 0
+        self._counted, self._parts = 0.0, 0
 
     def rates(self, k: int, plain: bool) -> Any:
         """Return c, (k,), as it was before this step; None before the first.
@@ -148,25 +150,25 @@ class Confidence:
             )
         return confidence.rates(self.seen.numpy() if plain else self.seen)
 
-    def check(self, items: Any, here: int | None) -> None:
+    def check(self, items: Any, here: float | None) -> None:
         """Raise ValueError where it is certain that a step has ended without `end_step`.
 
         Args:
             items: `num_items_in_batch`, a number; a tensor is not read.
-            here: how many take part, if that is known.
+            here: what these examples count of it, if that is known.
         """
         if self._items is None:
             return
         known = not isinstance(items, Tensor) and not isinstance(self._items, Tensor)
-        over = known and self._counted + (here or 0) > items
+        over = known and self._counted + (here or 0) > items * ROUNDING
         if (known and items != self._items) or over or self._parts >= MOST_PARTS:
             raise ValueError(
-                "num_items_in_batch: must be of the step of the calls before, whose end nobody has "
-                f"told, got {items} after {self._parts} calls with {self._items}; "
+                "num_items_in_batch: must be the total of one step, which ends with end_step(), "
+                f"got {items} after {self._parts} calls with {self._items}; "
                 "try criterion.end_step() after each optimizer.step()"
             )
 
-    def add(self, sums: Any, items: Any, here: int | None) -> None:
+    def add(self, sums: Any, items: Any, here: float | None) -> None:
         """Add the sums of a mini-batch, (2, k), or of a micro-batch if `items` are given."""
         batch = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
         self.pending = batch if self.pending is None else self.pending + batch

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -38,8 +40,8 @@ class Measured(NamedTuple):
     """The other arguments of `choose`."""
     items: Any
     """What "mean" divides by; None for the examples at hand."""
-    here: int | None
-    """How many take part, where that is known and asked for."""
+    here: float | None
+    """Their own part of `items`, where that is known and asked for."""
     is_plain: bool
     """Whether `ranked` is the cross-entropy at the labels."""
 
@@ -81,7 +83,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         ValueError: an argument is out of range, or does not fit the others.
 
     Its `state_dict` holds the epoch, and for `sigua_ag` the class confidence, so that a resumed run
-    continues. That of a plain criterion loads, and training begins at epoch 0. In a module that
+    continues. That of a plain criterion loads, and leaves both as they are. In a module that
     `DistributedDataParallel` wraps they stay each process's own.
 
     Shape:
@@ -176,6 +178,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
         The class confidence then moves, by all micro-batches of the step at once. Without
         `num_items_in_batch` every call is a step; for a method that keeps none nothing happens.
+        Save a state after it: the micro-batches of a step that has not ended are not saved.
         """
         if self._confidence is not None:
             self._confidence.end()
@@ -189,7 +192,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             if needs:
                 _check.of_softmax(value, needs)
             self._wrapped = Wrapped(value)
-        elif name in _check.MOVED:
+        elif name in _check.MOVED or name in _check.FIXED:
             _check.set_late(name, self.loss)
         super().__setattr__(name, value)
 
@@ -214,9 +217,10 @@ class SIGUALoss(nn.CrossEntropyLoss):
             where: bool, with a loss's shape: who takes part.
             trusted: bool, with a loss's shape, or a `sigua.Split` of two, for `sigua.Known`.
             num_items_in_batch: what "mean" divides by, instead of the examples at hand: with
-                gradient accumulation, the size of the whole accumulated batch, above 0. For a
-                method with a class confidence, such as `sigua_ag`, `end_step` has to be called
-                after each step of the optimizer.
+                gradient accumulation, the size of the whole accumulated batch, above 0; with class
+                weights, the sum of its labels' weights. For a method with a class confidence, such
+                as `sigua_ag`, `end_step` has to be called after each step of the optimizer. A
+                compiled criterion cannot tell that it was forgotten.
 
         Raises:
             ValueError: shapes, dtypes or labels that do not fit.
@@ -286,6 +290,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         M, options = numbers.matrix(x), options.cast(x.dtype)
         losses = step.corrected_losses(_ops, method.correction, M, options.loss, x, y)
         shape = losses.shape if shape is None else shape
+        if losses.shape.numel() != shape.numel():
+            _check.one_loss_each(losses.shape, shape)
         if valid is not None and valid.shape.numel() != shape.numel():
             _check.mask("where", valid, shape, x.device)
         if trusted is not None or self._marks:
@@ -305,14 +311,15 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self._add_measures(columns, given, options)
         here = None if items is None or not plain else _taking_part(losses, valid)
         items = None if items is None else _check.items(items, here)
+        counted = float(columns["shares"].sum()) if here and "shares" in columns else here
         if self._confidence is not None and items is not None:
-            self._confidence.check(items, here)
+            self._confidence.check(items, counted)
         if self._pool is not None:
             self._pool.check(shape.numel())
         losses, ranked = column(losses), column(ranked)
         known = method.correction == "none" and step.is_index(y, x) and options.is_plain
         return Measured(
-            losses, shape, plain, options.reduction, ranked, columns, items, here, known
+            losses, shape, plain, options.reduction, ranked, columns, items, counted, known
         )
 
     def _add_measures(self, columns: dict[str, Any], given: Examples, options: Options) -> None:
@@ -346,7 +353,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
         readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
         size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
         now = numbers.now(readable)
-        chosen = step.select(ops, self._method, now, ranked, size=size, **columns)
+        # Of infinite logits NumPy warns, where torch does not.
+        with np.errstate(invalid="ignore") if plain else nullcontext():
+            chosen = step.select(ops, self._method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if reduction == "mean":
             total = columns["shares"].sum() if "shares" in columns else size
@@ -416,8 +425,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
             raise ValueError(f"{rule}, got {state}; try the state_dict() of a criterion")
         with torch.inference_mode(False):
             self._numbers.set(0.0 if state.is_meta else state.flatten()[0].item())
-            if self._confidence is not None and state.ndim == 2:
-                self._confidence.load(state[:, 1:])
+            if self._confidence is not None:  # which begins anew after another method's
+                self._confidence.load(state[:, 1:] if state.ndim == 2 else state.new_zeros(2, 0))
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
         old = {f"{prefix}weight": f"{prefix}loss.weight"}  # of a plain criterion, and of 0.2
@@ -425,10 +434,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
         for name, new in old.items():
             if name in state:
                 state[new] = state.pop(name)
-        epoch = state.setdefault(f"{prefix}_extra_state", torch.zeros((), dtype=torch.float64))
+        # The state of a plain criterion, or of the network alone, changes nothing.
+        epoch = state.setdefault(f"{prefix}_extra_state", self.get_extra_state())
         seen = state.pop(f"{prefix}confidence._extra_state", None)
         if seen is not None and seen.shape[1]:
-            state[f"{prefix}_extra_state"] = torch.cat([epoch.to(seen).expand(2, 1), seen], 1)
+            state[f"{prefix}_extra_state"] = torch.cat(
+                [epoch.flatten()[0].to(seen).expand(2, 1), seen], 1
+            )
         super()._load_from_state_dict(state, prefix, *others)
 
 
