@@ -256,6 +256,7 @@ def test_sharded_arrays_are_one_mini_batch(axis):
     """Of four devices: under jit all examples are ranked together, under shard_map each part."""
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
     env = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    env["JAX_CPU_ENABLE_ASYNC_DISPATCH"] = "false"  # see test_jax_flax.py
     done = subprocess.run(
         [sys.executable, "-c", SHARDED, axis], env=env, capture_output=True, text=True
     )
