@@ -8,7 +8,6 @@ from typing import TypeVar
 from sigua import checks
 from sigua._method import Method
 from sigua.conditions import Agreement
-from sigua.transition import TransitionMatrix
 
 _Found = TypeVar("_Found")
 
@@ -29,12 +28,6 @@ def find_correction(method: Method, known: Mapping[str, _Found]) -> _Found:
     """Return what a backend has for the method's correction, of all that it has by name."""
     checks.choice("correction", method.correction, known)
     return known[method.correction]
-
-
-def find_form(T: TransitionMatrix, known: Mapping[str, _Found]) -> _Found:
-    """Return what a backend has for the form in which T is kept, as `find_correction` does."""
-    checks.choice("T", T.form, known)
-    return known[T.form]
 
 
 def require_classes(method: Method, k: int, predictions: str = "logits") -> None:

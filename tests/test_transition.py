@@ -11,7 +11,6 @@ import pytest
 
 import sigua
 from sigua import TransitionMatrix
-from sigua.requirements import find_form
 
 EPS = np.finfo(np.float64).eps
 ROWS = [[0.75, 0.25, 0.0], [0.125, 0.75, 0.125], [0.5, 0.0, 0.5]]
@@ -259,11 +258,8 @@ def test_every_two_different_matrices_are_unequal():
         (TransitionMatrix(TransitionMatrix.pair(0.2, 1001).csr), "sparse"),
     ],
 )
-def test_a_matrix_says_in_which_form_it_is_kept_and_a_backend_without_it_refuses(T, form):
+def test_a_matrix_says_in_which_form_it_is_kept(T, form):
     assert T.form == form
-    assert find_form(T, {form: 1, "other": 2}) == 1
-    with pytest.raises(ValueError, match=rf"^T: must be one of 'other', .*'{form}'"):
-        find_form(T, {"other": 2})
 
 
 def test_nothing_can_be_set():
