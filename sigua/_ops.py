@@ -5,7 +5,8 @@ Columns have shape (n,), an entry per example. A count is an integer, or a 0-d i
 
 Of entries: `abs`, `exp`, `log`, `where`; `maximum` and `minimum`, whose second may be a number.
 A backend may leave out `are_small`, whose answer where no value can be read is False.
-Of shapes: `reshape`, `stack`, `roll`, `cumsum`, `take` (entries or rows at an index).
+Of shapes: `reshape`, `stack`, `concat` (of rows), `roll`, `cumsum`, `take` (entries or rows at an
+index).
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from numpy import (  # the names that the step calls
     stack,
     where,
 )
+from numpy import concatenate as concat
 
 __all__ = ["abs", "all", "cumsum", "exp", "log", "maximum", "minimum", "reshape", "roll", "sort"]
-__all__ += ["stack", "where"]
+__all__ += ["concat", "stack", "where"]
 
 Array = Any
 

@@ -32,15 +32,19 @@ class Batch(Protocol):
     def class_sums(self) -> Array:
         """Return 1'T^-1 l for each example, shape (n,); backward correction only."""
 
-    def margins(self, by_class: bool = True) -> Array:
-        """Return u at the label less the largest other u, (n,), in [-1, 1]; see `Agreement`."""
+    def margins(self, by_class: bool = True, power: float = 0.0) -> Array:
+        """Return u at the label less the largest other u, (n,), in [-1, 1]; see `Agreement`.
+
+        With a power, another u is taken times its bound, by the counts of the run.
+        """
 
 
 class Condition(Protocol):
     """A rule of your own: two methods, and nothing to register.
 
     An attribute `reads` may name what the rule reads from a batch besides the losses: a tuple of
-    "trusted", "class_sums" (the two by default), "margins" and, for margins by class, "confidence".
+    "trusted", "class_sums" (the two by default), "margins" and, for margins by class, "confidence",
+    for margins with a power "counts", too.
     An attribute `horizon` may give the epoch from which `at` stays the same; without it, a rule
     whose `at` returns numbers is assumed to change in every epoch.
 
@@ -83,8 +87,8 @@ def reads(condition: object, name: str) -> bool:
 def no_margins() -> ValueError:
     """Return the error for a rule that reads margins without naming them in `reads`."""
     return ValueError(
-        "reads: must name 'margins', and 'confidence' for margins by class, got a condition that "
-        'reads them without; try adding reads = ("margins", "confidence") to it'
+        "reads: must name 'margins', 'confidence' for margins by class, and 'counts' for a power, "
+        'got a condition without; try adding reads = ("margins", "confidence", "counts") to it'
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sigua import confidence
 from sigua._measure import FINITE, INF, is_index
 from sigua._method import Method
 from sigua.conditions import choose, is_built_in, no_class_sums, no_margins
@@ -25,32 +26,41 @@ class Margins:
         ops: the framework's names.
         logits: (N, k, ...), without gradient.
         y: class indices (N, ...), or class probabilities, of which the largest is the label.
-        rates: the class confidence c, (k,); None for ones.
-        by_class: whether margins by class may be asked for.
+        state: what is remembered (`sigua.confidence`); None if the rule reads no confidence.
     """
 
-    def __init__(
-        self, ops: Any, logits: Array, y: Array, rates: Array | None, by_class: bool = True
-    ) -> None:
-        self.ops, self.logits, self.rates, self.by_class = ops, logits, rates, by_class
+    def __init__(self, ops: Any, logits: Array, y: Array, state: Array | None = None) -> None:
+        self.ops, self.logits, self.state = ops, logits, state
         self.y = y if is_index(y, logits) else ops.class_argmax(y)
 
-    def __call__(self, by_class: bool = True) -> Array:
-        """Return u at the label less the largest other u, (n,), for u = p / c, scaled to sum 1."""
-        if by_class and not self.by_class:
-            raise no_margins()
-        ops, z = self.ops, self.logits
-        if by_class and self.rates is not None:
-            z = z - ops.per_class(ops.log(self.rates), z)
+    def __call__(self, by_class: bool = True, power: float = 0.0) -> Array:
+        """Return u at the label less the largest bounded other u, (n,); see `sigua.Batch`."""
+        ops, z = self.ops, self._scores() if by_class else self.logits
         others, own = ops.without(z, self.y), ops.at(z, self.y)
-        other = ops.class_max(others)
+        rival = other = ops.class_max(others)
+        if power:
+            rival = ops.class_max(others + self._bounds(power, z))
         top = ops.maximum(own, other)
         p = ops.exp(own - top)
         total = p + ops.class_sum(ops.exp(others - ops.expand(top)))
-        return ops.reshape((p - ops.exp(other - top)) / total, (-1,))
+        return ops.reshape((p - ops.exp(rival - top)) / total, (-1,))
+
+    def _scores(self) -> Array:
+        """Return log u, (N, k, ...), but for a term that is the same for all classes."""
+        if self.state is None:
+            raise no_margins()
+        ops, z = self.ops, self.logits
+        return z - ops.per_class(ops.log(confidence.rates(self.state)), z)
+
+    def _bounds(self, power: float, z: Array) -> Array:
+        """Return the logarithms of the bounds for each example's label, (N, k, ...)."""
+        if self.state is None or self.state.shape[0] == 2:
+            raise no_margins()
+        table = confidence.log_bounds(self.state, power, self.ops)
+        return self.ops.rows(self.ops.cast(table, z), self.y)
 
     def sums(self, valid: Array | None, losses: Array | None = None) -> Array:
-        """Return the sum of p(j | x) over examples labelled j, and their number, (2, k).
+        """Return what the mini-batch adds to the state, in the state's shape.
 
         Args:
             valid: bool, (n,): who takes part; None for all.
@@ -63,8 +73,15 @@ class Margins:
         counted = losses == losses  # a NaN would stay for ever; XLA takes an exp for no NaN
         counted = counted if valid is None else counted & valid
         y = ops.reshape(self.y, (-1,))
-        parts = ops.where(counted, p, 0.0), ops.cast(counted, p)
-        return ops.stack([ops.sums_by(part, y, k) for part in parts])
+        ones = ops.cast(counted, p)
+        sums = [ops.sums_by(ops.where(counted, p, 0.0), y, k), ops.sums_by(ones, y, k)]
+        if self.state is None or self.state.shape[0] == 2:
+            return ops.stack(sums)
+        predicted = ops.cast(ops.reshape(ops.class_argmax(self._scores()), (-1,)), y)
+        right = ops.where(predicted == y, ones, 0.0)
+        sums += [ops.sums_by(ones, predicted, k), ops.sums_by(right, y, k)]
+        counts = ops.sums_by(ones, y * k + predicted, k * k)
+        return ops.concat([ops.stack(sums), ops.reshape(counts, (k, k))])
 
 
 class Batch:
@@ -76,7 +93,7 @@ class Batch:
         size: how many take part.
         trusted: bool, (n,), a `Split` of two masks, or None.
         sums: returns 1'T^-1 l, (n,); None without backward correction.
-        margins: returns margins, by class or not; None if the rule reads none.
+        margins: returns margins, by class or not, with a power; None if the rule reads none.
     """
 
     def __init__(
@@ -86,7 +103,7 @@ class Batch:
         size: Any,
         trusted: Any = None,
         sums: Callable[[], Array] | None = None,
-        margins: Callable[[bool], Array] | None = None,
+        margins: Callable[[bool, float], Array] | None = None,
     ) -> None:
         self.ops, self.losses, self.size, self.trusted = ops, losses, size, trusted
         self._sums, self._margins, self._ordered = sums, margins, None
@@ -106,10 +123,10 @@ class Batch:
             raise no_class_sums()
         return self._sums()
 
-    def margins(self, by_class: bool = True) -> Array:
+    def margins(self, by_class: bool = True, power: float = 0.0) -> Array:
         if self._margins is None:
             raise no_margins()
-        return self._margins(by_class)
+        return self._margins(by_class, power)
 
 
 class Grouped(Batch):
@@ -129,7 +146,7 @@ class Grouped(Batch):
         groups: Array,
         trusted: Any = None,
         sums: Callable[[], Array] | None = None,
-        margins: Callable[[bool], Array] | None = None,
+        margins: Callable[[bool, float], Array] | None = None,
     ) -> None:
         everyone = losses == losses
         members = ops.integers(everyone | ~everyone)
@@ -190,7 +207,7 @@ def select(
     shares: Array | None = None,
     trusted: Any = None,
     sums: Callable[[], Array] | None = None,
-    margins: Callable[[bool], Array] | None = None,
+    margins: Callable[[bool, float], Array] | None = None,
     groups: Array | None = None,
 ) -> Selection:
     """Return who is good and who is bad, and what each weighs.
@@ -206,7 +223,7 @@ def select(
             None for 1 each.
         trusted: bool, (n,), or a `Split` of two masks.
         sums: returns 1'T^-1 l, (n,).
-        margins: returns margins, by class or not: a `Margins`.
+        margins: returns margins, by class or not, with a power: a `Margins`.
         groups: integers, (n,): who is judged together; None for all.
     """
     gamma, *rates = numbers

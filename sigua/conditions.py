@@ -201,6 +201,12 @@ class Agreement:
     predicts is right, however the noise depends on x. After division by c_j, the diagonal of T need
     only be the largest entry of its column, not of its row: true of far stronger class noise.
 
+    With a `power` b, another class o counts as a rival of the label y by its own record only: its u
+    is taken times min(1, (C_oy / C_yy)^b), where C_oy is the share of label y among the examples
+    that the model predicted as o so far (`sigua.confidence`). With b = 1 this is Bayes' rule: a
+    label is dropped only if it is more probably wrong than right. Fewer right labels are dropped
+    where classes overlap, and fewer wrong ones where a network memorises.
+
     Each example is judged alone, so that the size of a mini-batch does not matter. Related:
     thresholds per class (Northcutt et al. 2021), margins over epochs (Pleiss et al. 2020).
 
@@ -208,6 +214,7 @@ class Agreement:
         warmup: T_k, epochs until tau has risen to `threshold`.
         by_class: whether to divide by the class confidence; if not, u is p.
         threshold: tau at the end, in [-1, 1); below 0 it also keeps labels that come close second.
+        power: b, in [0, 1]. Above 0 it keeps k x k counts, and needs `by_class`.
 
     >>> [round(Agreement().at(epoch)[0], 3) for epoch in (1, 5, 10, 100)]
     [-0.9, -0.5, 0.0, 0.0]
@@ -216,6 +223,7 @@ class Agreement:
     warmup: float = 10
     by_class: bool = True
     threshold: float = 0.0
+    power: float = 0.0
 
     def __post_init__(self) -> None:
         checks.plain_numbers(self)
@@ -223,10 +231,17 @@ class Agreement:
         checks.flag("by_class", self.by_class)
         advice = "try 0, which keeps labels that the model agrees with"
         checks.number("threshold", self.threshold, -1, 1, advice, closed=False)
+        advice = "try 0 for agreement, 1 for Bayes' rule"
+        checks.number("power", self.power, 0, 1, advice)
+        if self.power and not self.by_class:
+            raise ValueError(
+                f"power: must be 0 with by_class=False, got {self.power:g}; try by_class=True"
+            )
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return ("margins", "confidence") if self.by_class else ("margins",)
+        read = ("margins", "confidence", "counts")
+        return read[: 1 + self.by_class + (self.power > 0)]
 
     @property
     def horizon(self) -> float:
@@ -242,7 +257,7 @@ class Agreement:
         return (np.where(risen > 0, -1 + risen * (1 + self.threshold), -2.0),)
 
     def split(self, batch: Batch, threshold: Any) -> Split:
-        margins = batch.margins(self.by_class)
+        margins = batch.margins(self.by_class, self.power)
         return Split(margins > threshold, margins <= threshold)
 
 

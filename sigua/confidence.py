@@ -1,16 +1,34 @@
-"""Class confidence: the mean probability that a model gives class j where the label is j.
+"""What agreement remembers of the mini-batches so far: the class confidence, and counts.
 
-A class that is hard, or often mislabelled, is predicted with less confidence than others, even
-where its labels are right. Agreement divides by this confidence (`sigua.Agreement`), as confident
+The class confidence is the mean probability that a model gives class j where the label is j. A
+class that is hard, or often mislabelled, is predicted with less confidence than others, even where
+its labels are right. Agreement divides by this confidence (`sigua.Agreement`), as confident
 learning sets a threshold per class (Northcutt et al., JAIR 2021).
 
-The average runs over about 100 examples of each class; the latest count most. It is kept as one
-array of shape (2, k): the discounted sum of p(j | x) over examples labelled j, and their discounted
-number. The code uses operators only, so it works on arrays and tensors of every framework.
+The counts say how often label y was given where the model predicts class o. They are kept for a
+rule with a `power` only.
+
+Both are discounted sums, in one array, the state, with a column per class:
+
+| row | what the sum is over | of |
+|---|---|---|
+| 0 | examples labelled j | p(j given x) |
+| 1 | examples labelled j | 1 |
+| 2 | examples predicted as j | 1 |
+| 3 | examples predicted as j | 1 where the label is j, too |
+| 4 + y | examples predicted as j | 1 where the label is y |
+
+Without counts the state has the first two rows. It is 0 before the first mini-batch.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sigua import _ops as numpy_names
 from sigua.objective import Array
 
 MEMORY = 100
@@ -18,26 +36,71 @@ MEMORY = 100
 epoch follows the model too late: whole classes are then kept in one epoch and dropped in the
 next."""
 
+COUNTED = 5_000
+"""The same for counts, in examples predicted as the class: a rare error has to be seen."""
+
+MOST_CLASSES = 4_096
+"""With more, counts would take above 64 MiB."""
+
 TINY = 1e-6
 """Added to the sum and to the number, so that a class without examples has confidence 1."""
 
+VECTORS = 4
+"""How many rows of a state with counts are not counts."""
+
+
+def zeros(k: int, counts: bool = False) -> NDArray[np.float32]:
+    """Return the state before the first mini-batch, of k classes, with counts or without.
+
+    Raises:
+        ValueError: counts of too many classes.
+
+    >>> zeros(3).shape, zeros(3, counts=True).shape
+    ((2, 3), (7, 3))
+    """
+    if counts and k > MOST_CLASSES:
+        raise ValueError(
+            f"power: must be 0 with more than {MOST_CLASSES} classes, of whose pairs it keeps "
+            f"counts, got {k} classes; try sigua_ag(power=0)"
+        )
+    return np.zeros((VECTORS + k if counts else 2, k), np.float32)
+
 
 def rates(state: Array) -> Array:
-    """Return c, shape (k,), in (0, 1], from the state of shape (2, k).
+    """Return c, shape (k,), in (0, 1], from the state.
 
-    >>> import numpy as np
     >>> rates(np.array([[1.0, 0.0], [4.0, 0.0]])).round(3)
     array([0.25, 1.  ])
     """
     return (state[0] + TINY) / (state[1] + TINY)
 
 
-def moved(state: Array, batch: Array) -> Array:
-    """Return the state after a mini-batch, whose own sums and numbers have shape (2, k), too.
+def log_bounds(state: Array, power: float, ops: Any = numpy_names) -> Array:
+    """Return log min(1, (C_oy / C_yy)^power), at row y and column o, (k, k); see `Agreement`.
 
-    >>> import numpy as np
+    C is the share of label y among the examples predicted as o, with one more example of each
+    class whose label is what the model predicts.
+
+    Args:
+        state: with counts.
+        power: above 0.
+        ops: the framework's names (`sigua.step`).
+    """
+    predicted, right, counts = state[2], state[3], state[VECTORS:]
+    of_label = ops.log((predicted + 1.0) / (right + 1.0))
+    log_ratio = ops.log(counts + TINY) - ops.log(predicted + 1.0) + of_label[:, None]
+    return ops.minimum(power * log_ratio, 0.0)
+
+
+def moved(state: Array, batch: Array, ops: Any = numpy_names) -> Array:
+    """Return the state after a mini-batch, whose own sums have the state's shape.
+
     >>> moved(np.array([[1.0], [4.0]]), np.array([[0.5], [1.0]])).round(3)
     array([[1.49],
            [4.96]])
     """
-    return (1 - 1 / MEMORY) ** batch[1] * state + batch
+    kept = (1 - 1 / MEMORY) ** batch[1] * state[:2] + batch[:2]
+    if state.shape[0] == 2:
+        return kept
+    counts = (1 - 1 / COUNTED) ** batch[2] * state[2:] + batch[2:]
+    return ops.concat([kept, counts])

@@ -81,19 +81,22 @@ class sigua_ag(Method):
             gains nothing where we measured it.
         by_class: divide probabilities by the class confidence, see `Agreement`.
         threshold: the margin needed in the end, in [-1, 1).
+        power: 1 drops a label only if the run's own counts say that it is more probably wrong than
+            right, 0 (the default) if the model disagrees; in [0, 1].
 
     >>> sigua_ag()
-    sigua_ag(warmup=10, gamma=0.0, by_class=True, threshold=0.0)
+    sigua_ag(warmup=10, gamma=0.0, by_class=True, threshold=0.0, power=0.0)
     """
 
     warmup: float = 10
     gamma: Schedule = 0.0
     by_class: bool = True
     threshold: float = 0.0
+    power: float = 0.0
 
     @cached_property
     def condition(self) -> Agreement:  # type: ignore[override]  # derived, hence read-only
-        return Agreement(self.warmup, self.by_class, self.threshold)
+        return Agreement(self.warmup, self.by_class, self.threshold, self.power)
 
 
 class _OnSmallLoss(Method):

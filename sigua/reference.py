@@ -48,7 +48,7 @@ class Batch:
             raise conditions.no_class_sums()
         return self.sums
 
-    def margins(self, by_class: bool = True) -> Floats:
+    def margins(self, by_class: bool = True, power: float = 0.0) -> Floats:
         if self.given_margins is None:
             raise conditions.no_margins()
         return self.given_margins
@@ -155,13 +155,19 @@ def _forward(logits: ArrayLike, labels: NDArray[Any], p: Floats, T: TransitionMa
     return -_at(observed, labels), p - responsible, None
 
 
-def margins(logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None = None) -> Floats:
+def margins(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    confidence: ArrayLike | None = None,
+    bounds: ArrayLike | None = None,
+) -> Floats:
     """Return u at the label less the largest other u, shape (n,), in [-1, 1].
 
     Args:
         logits: (n, k).
         labels: (n,).
         confidence: c, (k,), by which p is divided; None for ones, and u is p.
+        bounds: (k, k), of the function `bounds`, by which other u are multiplied; None for ones.
 
     >>> margins(np.log([[0.6, 0.4]]), [0], confidence=[0.75, 0.25]).round(3)  # u = .8 : 1.6
     array([-0.333])
@@ -176,8 +182,46 @@ def margins(logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None =
     u = p / c
     u /= u.sum(axis=1, keepdims=True)
     own = _at(u, labels)
+    if bounds is not None:
+        u = u * checks.floats("bounds", bounds)[:, labels].T
     np.put_along_axis(u, np.asarray(labels)[:, None], -np.inf, axis=1)
     return np.asarray(own - u.max(axis=1))
+
+
+def bounds(counts: ArrayLike, power: float) -> Floats:
+    """Return min(1, (C_oy / C_yy)^power) at row o and column y, (k, k); see `sigua.Agreement`.
+
+    Args:
+        counts: (k, k), how many examples were predicted as o and labelled y, discounted.
+        power: at least 0.
+
+    >>> bounds([[7, 2], [0, 4]], power=1).round(3)  # C has rows .8, .2 and 0, 1
+    array([[1. , 0.2],
+           [0. , 1. ]])
+    """
+    table = checks.floats("counts", counts)
+    C = table + np.eye(len(table))
+    C /= C.sum(axis=1, keepdims=True)
+    return np.asarray(np.minimum(1.0, (C / np.diag(C)) ** power))
+
+
+def prediction_counts(
+    logits: ArrayLike, labels: ArrayLike, confidence: ArrayLike | None = None
+) -> Floats:
+    """Return how many examples are predicted as o and labelled y, (k, k), for `bounds`.
+
+    What is predicted is the class with the largest p / c. Examples whose p is NaN are left out.
+
+    >>> prediction_counts([[1.0, 0.0], [0.0, 1.0], [3.0, 0.0]], [0, 0, 1])
+    array([[1., 1.],
+           [1., 0.]])
+    """
+    p = np.exp(log_softmax(logits))
+    known = ~np.isnan(p).any(axis=1)
+    u = p[known] / (1.0 if confidence is None else checks.floats("confidence", confidence))
+    counts = np.zeros(p.shape[1:] * 2)
+    np.add.at(counts, (u.argmax(axis=1), np.asarray(labels)[known]), 1.0)
+    return counts
 
 
 def confidence_sums(logits: ArrayLike, labels: ArrayLike) -> Floats:
@@ -242,6 +286,7 @@ def step(
     trusted: Any = None,
     groups: ArrayLike | None = None,
     confidence: ArrayLike | None = None,
+    counts: ArrayLike | None = None,
 ) -> Step:
     """Measure, decide and reduce one mini-batch.
 
@@ -254,12 +299,15 @@ def step(
         groups: as for `split`.
         confidence: c, shape (k,), for a rule that reads it: `sigua.confidence.rates` of the state
             before this mini-batch; None for ones, its value before the first mini-batch.
+        counts: shape (k, k), for a rule with a power: see `bounds`; None for zeros.
     """
     k = log_softmax(logits).shape[1]
     require_classes(method, k)
     losses, slopes, sums = losses_and_slopes(method, logits, labels)
     by_class = conditions.reads(method.condition, "confidence")
-    found = margins(logits, labels, confidence if by_class else None)
+    power = getattr(method.condition, "power", 0.0)
+    limits = bounds(np.zeros((k, k)) if counts is None else counts, power) if power else None
+    found = margins(logits, labels, confidence if by_class else None, limits)
     parts: dict[str, Any] = {"trusted": trusted, "class_sums": sums, "groups": groups}
     chosen = split(method, losses, epoch, margins=found, **parts)
     weights = signed_weights(chosen, method.at(epoch)[0], separate=method.separate)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, abs, all, exp, log, reshape, roll, stack, sum
+from torch import cat as concat
 from torch.nn import functional as F
 
-__all__ = ["abs", "all", "exp", "log", "reshape", "roll", "stack", "sum"]
+__all__ = ["abs", "all", "concat", "exp", "log", "reshape", "roll", "stack", "sum"]
 
 INF = float("inf")
 COUNTED = 512

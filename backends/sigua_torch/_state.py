@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from sigua import Method, checks, confidence
 from sigua.conditions import may_read_class_sums
-from sigua.step import Matrix, matrix
+from sigua.step import Matrix, matrix, numpy_names
 from sigua_torch import _ops
 
 MOST_STEPS = 1_000_000
-WIDTH = 1024
-"""The class confidence is saved in whole multiples of so many classes, so that the shape of a state
-dict does not depend on whether the first mini-batch has come."""
+WIDTH, COUNTS_WIDTH = 1024, 128
+"""The class confidence is saved in whole multiples of so many classes, with counts or without, so
+that the shape of a state dict does not depend on whether the first mini-batch has come."""
 MOST_PARTS = 1_000
 """After so many micro-batches without `end_step` it was forgotten."""
 ROUNDING = 1 + 1e-4
@@ -115,12 +115,17 @@ class Numbers:
 
 
 class Confidence:
-    """The class confidence (`sigua.confidence`), which moves once a step of the optimizer."""
+    """What a rule remembers (`sigua.confidence`), which moves once a step of the optimizer.
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    Args:
+        counts: whether the rule needs counts, too.
+        device: where it is kept.
+    """
+
+    def __init__(self, counts: bool, device: torch.device) -> None:
+        self.counts, self.device = counts, device
         self.seen: Tensor | None = None
-        """(2, k): the sums and the numbers."""
+        """The state, (2, k), or with counts (4 + k, k)."""
         self._used = -1
         """Of a loaded state, which is padded, how many classes are not all 0; -1 of any other."""
         self._forget()
@@ -131,24 +136,30 @@ class Confidence:
         self._items: Any = None
         self._counted, self._parts = 0.0, 0
 
-    def rates(self, k: int, plain: bool) -> Any:
-        """Return c, (k,), as it was before this step; None before the first.
+    def state(self, k: int, plain: bool) -> Any:
+        """Return the state as it was before this step.
 
         Raises:
-            ValueError: the number of classes has changed.
+            ValueError: the number of classes has changed, or is too large for counts.
         """
         if self.seen is None:
-            return None
+            zeros = confidence.zeros(k, self.counts)
+            return zeros if plain else torch.from_numpy(zeros).to(self.device)
         known = self.seen.shape[1]
         if 0 <= self._used <= k:  # what is left out is 0
-            self.seen = nn.functional.pad(self.seen, (0, k - known))
+            self.seen = self._widened(k - known)
             self._used = -1
         elif known != k:
             raise ValueError(
                 f"input: must have the {max(self._used, 0) or known} classes whose confidence the "
                 f"criterion keeps, got {k}; try a criterion for each output"
             )
-        return confidence.rates(self.seen.numpy() if plain else self.seen)
+        return self.seen.numpy() if plain else self.seen
+
+    def _widened(self, classes: int) -> Tensor:
+        """Return the state with more classes, or with fewer, which are 0."""
+        seen: Any = self.seen
+        return nn.functional.pad(seen, (0, classes, 0, classes if self.counts else 0))
 
     def check(self, items: Any, here: float | None) -> None:
         """Raise ValueError where it is certain that a step has ended without `end_step`.
@@ -169,7 +180,7 @@ class Confidence:
             )
 
     def add(self, sums: Any, items: Any, here: float | None) -> None:
-        """Add the sums of a mini-batch, (2, k), or of a micro-batch if `items` are given."""
+        """Add the sums of a mini-batch, or of a micro-batch if `items` are given."""
         batch = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
         self.pending = batch if self.pending is None else self.pending + batch
         if items is None:
@@ -184,19 +195,25 @@ class Confidence:
         if batch is not None:
             seen: Any = torch.zeros_like(batch) if self.seen is None else self.seen
             self.seen = seen
+            ops: Any = _ops
             if _ops.is_plain(seen):
-                seen, batch = seen.numpy(), batch.numpy()
-            seen[:] = confidence.moved(seen, batch)
+                ops, seen, batch = numpy_names, seen.numpy(), batch.numpy()
+            seen[:] = confidence.moved(seen, batch, ops)
             self._forget()
 
     def saved(self) -> Tensor:
         """Return a copy of what is kept, padded."""
-        seen = torch.zeros(2, 0, device=self.device) if self.seen is None else self.seen
-        missing = -seen.shape[1] % WIDTH if seen.shape[1] else WIDTH
-        return nn.functional.pad(seen, (0, missing)).clone()
+        width = COUNTS_WIDTH if self.counts else WIDTH
+        if self.seen is None:
+            return torch.from_numpy(confidence.zeros(width, self.counts)).to(self.device)
+        return self._widened(-self.seen.shape[1] % width).clone()
 
     def load(self, state: Tensor) -> None:
-        """Take over what was saved."""
+        """Take over what was saved; begin anew after a rule that remembers something else."""
+        if (state.shape[0] > 2) != self.counts:
+            self.seen, self._used = None, -1
+            self._forget()
+            return
         exact = torch.promote_types(state.dtype, torch.float32)
         used = [] if state.is_meta else state.ne(0).any(0).nonzero().flatten().tolist()
         self.seen, self._used = state.to(self.device, exact, copy=True), max(used, default=-1) + 1

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sigua import Method, Split, step
 from sigua.conditions import reads
+from sigua.confidence import zeros as remembered
 from sigua.requirements import require_classes, require_method
 from sigua_torch import _check, _ops
 from sigua_torch._examples import HALF, of_classes
@@ -102,7 +103,7 @@ def select(
         labels: class indices or probabilities, where the rule reads margins.
         where: bool, like the losses: who takes part.
         trusted: bool, like the losses, or a `sigua.Split` of two, for `sigua.Known`.
-        confidence: (k,), the class confidence c; None for 1 each.
+        confidence: what the rule remembers (`sigua.confidence`); None for nothing yet.
         groups: "class", which needs class indices as labels, or integers like the losses.
 
     Returns:
@@ -129,8 +130,11 @@ def select(
     see = as_seen if plain else _itself
     by_class, margins = reads(method.condition, "confidence"), None
     if by_class or reads(method.condition, "margins"):
-        x, rates = _given("logits", x), see(confidence)
-        margins = margins_of(x, _given("labels", labels), rates, by_class, plain)
+        x, state = _given("logits", x), see(confidence)
+        if by_class and state is None:
+            zeros = remembered(x.shape[1], reads(method.condition, "counts"))
+            state = zeros if plain else torch.from_numpy(zeros).to(x.device)
+        margins = margins_of(x, _given("labels", labels), state if by_class else None, plain)
 
     def sums() -> Any:
         T: Any = method.T
@@ -179,30 +183,29 @@ def column(x: Any) -> Any:
 class Blocks(step.Margins):
     """Measures a large mini-batch block by block: each then stays in the processor's cache."""
 
-    def __call__(self, by_class: bool = True) -> Any:
+    def __call__(self, by_class: bool = True, power: float = 0.0) -> Any:
         x, rows = self.logits, max(1, BLOCK // self.logits.shape[1])
         if x.ndim > 2 or len(x) <= rows:
-            return super().__call__(by_class)
+            return super().__call__(by_class, power)
         parts = (slice(i, i + rows) for i in range(0, len(x), rows))
-        made = (step.Margins(self.ops, x[i], self.y[i], self.rates, self.by_class) for i in parts)
-        return np.concatenate([margins(by_class) for margins in made])
+        made = (step.Margins(self.ops, x[i], self.y[i], self.state) for i in parts)
+        return np.concatenate([margins(by_class, power) for margins in made])
 
 
-def margins_of(logits: Tensor, y: Tensor, rates: Any, by_class: bool, plain: bool) -> step.Margins:
+def margins_of(logits: Tensor, y: Tensor, state: Any, plain: bool) -> step.Margins:
     """Return what measures margins, of NumPy's arrays if those can be looked at.
 
     Args:
         logits: (N, k, ...).
         y: labels.
-        rates: the class confidence, of NumPy's likewise; None for 1 each.
-        by_class: whether margins by class may be asked for.
+        state: what is remembered, of NumPy's likewise; None if the rule reads no confidence.
         plain: whether NumPy can look at them.
     """
     if not plain:
-        return step.Margins(_ops, logits.detach(), y, rates, by_class)
+        return step.Margins(_ops, logits.detach(), y, state)
     x = as_seen(logits)
     x = np.asfortranarray(x) if x.ndim == 2 and x.shape[1] <= FEW_CLASSES else x
-    return Blocks(step.numpy_names, x, as_seen(y), rates, by_class)
+    return Blocks(step.numpy_names, x, as_seen(y), state)
 
 
 def in_pool(
@@ -251,5 +254,5 @@ def in_pool(
     return pooled.to(ranked.dtype), found
 
 
-def _called(gathered: Callable[[Any], Any], measure: Callable[..., Any], *by_class: bool) -> Any:
-    return gathered(measure(*by_class))
+def _called(gathered: Callable[[Any], Any], measure: Callable[..., Any], *how: Any) -> Any:
+    return gathered(measure(*how))

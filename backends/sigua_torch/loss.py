@@ -127,7 +127,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         with torch.inference_mode(False):  # whose tensors could not be filled later
             self._like = torch.empty((), dtype=torch.float32)
             self._numbers = Numbers(method, steps_per_epoch, self._like)
-        self._confidence = Confidence(self._like.device) if self._by_class else None
+        counts = reads(method.condition, "counts")
+        self._confidence = Confidence(counts, self._like.device) if self._by_class else None
         alone = self._pool is None and groups is None
         self._advice = _check.Advice(method, steps_per_epoch is not None, alone)
         self._last: list[Any] = []
@@ -327,8 +328,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         x, y, _, _, plain = given
         if self._reads_margins:
             known = self._confidence
-            rates = None if known is None else known.rates(x.shape[1], plain)
-            columns["margins"] = margins_of(x, y, rates, self._by_class, plain)
+            state = None if known is None else known.state(x.shape[1], plain)
+            columns["margins"] = margins_of(x, y, state, plain)
         T = self._numbers.class_sums
         if T is not None:
             loss = options.loss
@@ -404,7 +405,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         return self
 
     def get_extra_state(self) -> Tensor:
-        """Return the epoch, and with a class confidence (2, 1 + classes), padded with 0.
+        """Return the epoch, and what the rule remembers in the columns after it, padded with 0.
 
         A tensor, which safetensors stores, too; and a fresh one, for who averages state dicts.
         """
@@ -412,13 +413,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if self._confidence is None:
             return epoch
         seen = self._confidence.saved()
-        return torch.cat([epoch.to(seen.device).expand(2, 1), seen], 1)
+        return torch.cat([epoch.to(seen.device).expand(len(seen), 1), seen], 1)
 
     def set_extra_state(self, state: Any) -> None:
         """Take over what `get_extra_state` returned, of a criterion with another method, too."""
         rule = "_extra_state: must be the state of a criterion, finite and not negative"
         numbers = isinstance(state, Tensor) and state.is_floating_point()
-        if not numbers or (state.numel() != 1 and (state.ndim != 2 or state.shape[0] != 2)):
+        if not numbers or (state.numel() != 1 and (state.ndim != 2 or state.shape[0] < 2)):
             got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
             raise ValueError(f"{rule}, got {got}; try the state_dict() of a criterion")
         if not state.is_meta and not ((state >= 0) & (state < float("inf"))).all():

@@ -90,9 +90,10 @@ def make_training(run: Run, folder: Path, estimates: Path, device: torch.device)
     noise = corrupted(folder, run.settings.images, run.data, run.noise, run.seed)
     images = Images(on(device, x), on(device, noise.labels), on(device, x_test), on(device, y_test))
     method, _, variant = run.method.partition(", ")
-    if variant != "held-out":
-        criterion = make_criterion(run.method, noise, told(run, noise, estimates))
-        return Training(images, criterion.to(device), run.seed, run.settings)
+    if not method.startswith("floor") or variant != "held-out":
+        name, held_out = (method, HELD_OUT) if variant == "held-out" else (run.method, 0)
+        criterion = make_criterion(name, noise, told(run, noise, estimates)).to(device)
+        return Training(images, criterion, run.seed, run.settings, held_out)
     floor = HeldOut(noise.T if method == "floor on forward" else None)
     criterion = make_criterion(run.method, noise, noise, floor).to(device)
     return Training(images, criterion, run.seed, run.settings, HELD_OUT, floor.update)
@@ -112,6 +113,7 @@ def do(runs: list[Run], folders: dict[str, Path], estimates: Path, device: str) 
         run._asdict()
         | {"settings": run.settings._asdict(), "accuracy": training.accuracy()}
         | training.shares_dropped()
+        | training.held_out_accuracy()
         | about
         for run, training in zip(runs, group, strict=True)
     ]
@@ -158,31 +160,35 @@ def main() -> None:
     args = parse()
     args.out.mkdir(parents=True, exist_ok=True)
     estimates, results = args.out / "estimates.jsonl", args.out / "runs.jsonl"
+    choices = args.out / "choice.jsonl"
     if args.task == "report":
-        report(read_lines(results), args.out)
+        report(read_lines(results), read_lines(choices), args.out)
         return
     folders = {name: Path(folder) for name, _, folder in (e.partition("=") for e in args.data)}
     wanted = [run for name in args.study for run in studies(args.seeds)[name]()]
     wanted = [run for run in wanted if run.data in folders and run.noise in args.noise]
     if args.method:
-        wanted = [run for run in wanted if run.method.partition(", ")[0] in args.method]
+        known = {run: {run.method, run.method.partition(", ")[0]} for run in wanted}
+        wanted = [run for run, names in known.items() if names & set(args.method)]
     if args.task == "estimate":
-        path, needed = estimates, [run for run in wanted if run.told == "estimate"]
-        known = {(row["data"], row["noise"], row["seed"]) for row in read_lines(path)}
+        needed = [run for run in wanted if run.told == "estimate"]
+        known = {(row["data"], row["noise"], row["seed"]) for row in read_lines(estimates)}
         places = {(run.data, run.noise, run.seed) for run in needed} - known
         tasks = [delayed(estimate_rows)(folders[place[0]], *place) for place in sorted(places)]
     else:
-        path, done = results, {key(row) for row in read_lines(results)}
+        done = {key(row) for path in (results, choices) for row in read_lines(path)}
         missing = {key(run): run for run in wanted if key(run) not in done}
         groups = list(grouped(missing.values(), args.together))
         tasks = [delayed(do)(group, folders, estimates, args.device) for group in groups]
     deadline = time.monotonic() + 60 * args.minutes
     pool = Parallel(n_jobs=args.jobs, return_as="generator_unordered")
     in_time = (task for task in tasks if time.monotonic() < deadline)
-    with path.open("a", encoding="utf-8") as lines:
-        for rows in track(pool(in_time), args.task, total=len(tasks)):
-            lines.writelines(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
-            lines.flush()
+    for rows in track(pool(in_time), args.task, total=len(tasks)):
+        for row in rows:
+            study = choices if row.get("study") == "choice" else results
+            path = estimates if args.task == "estimate" else study
+            with path.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(row, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

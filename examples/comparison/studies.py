@@ -28,10 +28,12 @@ NOISES += ["instance-20", "instance-40", "clean"]
 PAIR = TransitionMatrix.pair(0.45, CLASSES)
 NEEDS_T = ["BC", "SIGUA_BC label", "SIGUA_BC batch", "forward", "floor on forward"]
 WARMUP = 10  # epochs in which a floor with a warm-up rises from 0, as rho does in the paper
-AGREEMENTS = ["without c", "warmup 5", "warmup 15", "threshold -0.15", "gamma 0.001", "over GCE"]
+AGREEMENTS = ["without c", "warmup 5", "warmup 15", "threshold -0.15", "power 0.5"]
+AGREEMENTS += ["gamma 0.001", "over GCE"]
 AGREEMENTS += ["averaged", "then forward", "own warmup", "two networks"]
 VARIANTS = ["warm-up", "gamma 0.1", "gamma 0"]
-KNOW_NOTHING = ["standard", "GCE", "ELR", "agreement"]
+CANDIDATES = ["standard", "agreement", "counted agreement"]  # sigua.candidates()
+KNOW_NOTHING = ["standard", "GCE", "ELR", "agreement", "counted agreement"]
 METHODS = [*KNOW_NOTHING, "self-teaching", "SIGUA_SL", "floor on CE", *NEEDS_T]
 
 
@@ -102,6 +104,8 @@ def make_criterion(
         return EarlyLearning(len(noise.labels), CLASSES)
     if method == "agreement":
         return agreement(variant, len(noise.labels))
+    if method == "counted agreement":
+        return SIGUALoss(sigua.sigua_ag(power=1))
     if method == "GCE":
         return SIGUALoss(sigua.standard(), generalized_cross_entropy)
     if method in ("floor on CE", "floor on forward"):
@@ -240,6 +244,11 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
         noises = [noise for noise in NOISES if noise != "clean"]
         return over("held-out", ["mnist", "fashion"], noises, methods, ["truth"], [plain])
 
+    def choice() -> Iterator[Run]:
+        methods = [f"{method}, held-out" for method in [*CANDIDATES, "GCE", "ELR"]]
+        for settings in (plain, Settings("cnn")):
+            yield from over("choice", ["mnist", "fashion"], NOISES, methods, ["truth"], [settings])
+
     return {
         "table": lambda: table(plain),
         "cnn": lambda: table(Settings("cnn")),
@@ -251,4 +260,5 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
         "variants": variants,
         "long": long,
         "held-out": held_out,
+        "choice": choice,
     }

@@ -5,9 +5,11 @@ and replayed, each network on a stream of its own; that needs fixed shapes and n
 which is why the order of the examples and the place in it live on the device.
 """
 
+from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from beyond import AveragedAgreement, Twins, TwoNetworks
 from elr import EarlyLearning
@@ -96,6 +98,7 @@ class Training:
         self.drops = isinstance(rule, sigua.Agreement)  # whose share is an estimate
         self.bad = torch.zeros((), device=device)
         self.dropped: list[Tensor] = []
+        self.held_out: list[Tensor] = []
 
     @property
     def steps(self) -> int:
@@ -147,8 +150,12 @@ class Training:
         self.correct.append((predicted == self.images.y_test).double().mean())
         if self.drops:
             self.dropped.append(self.bad / (self.steps * self.settings.batch))
-        if self.after_epoch is not None:
-            self.after_epoch(self.net(self.images.x[self.used :]), self.images.y[self.used :])
+        labels = self.images.y[self.used :]
+        if len(labels):
+            logits = self.net(self.images.x[self.used :])
+            self.held_out.append(logits.argmax(dim=1) == labels)
+            if self.after_epoch is not None:
+                self.after_epoch(logits, labels)
 
     def accuracy(self) -> list[float]:
         """Return the test accuracy after each epoch, in %."""
@@ -157,6 +164,18 @@ class Training:
     def shares_dropped(self) -> dict[str, list[float]]:
         """Return the share of the examples that each epoch dropped, if the rule judges alone."""
         return {"dropped": [round(d.item(), 4) for d in self.dropped]} if self.drops else {}
+
+    def held_out_accuracy(self) -> dict[str, Any]:
+        """Return the accuracy on the labels that are held out after each epoch, in %.
+
+        And which of them the last epoch predicts: base64 of their bits, so that two runs can be
+        compared example by example.
+        """
+        if not self.held_out:
+            return {}
+        shares = [round(100 * right.double().mean().item(), 2) for right in self.held_out]
+        bits = np.packbits(self.held_out[-1].cpu().numpy())
+        return {"held_out": shares, "right": b64encode(bits.tobytes()).decode()}
 
 
 def train(group: Sequence[Training]) -> None:
