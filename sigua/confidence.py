@@ -45,6 +45,9 @@ MOST_CLASSES = 4_096
 TINY = 1e-6
 """Added to the sum and to the number, so that a class without examples has confidence 1."""
 
+NEVER = 1e-30
+"""Instead of a count of 0, which has no logarithm."""
+
 VECTORS = 4
 """How many rows of a state with counts are not counts."""
 
@@ -88,7 +91,7 @@ def log_bounds(state: Array, power: float, ops: Any = numpy_names) -> Array:
     """
     predicted, right, counts = state[2], state[3], state[VECTORS:]
     of_label = ops.log((predicted + 1.0) / (right + 1.0))
-    log_ratio = ops.log(counts + TINY) - ops.log(predicted + 1.0) + of_label[:, None]
+    log_ratio = ops.log(counts + NEVER) - ops.log(predicted + 1.0) + of_label[:, None]
     return ops.minimum(power * log_ratio, 0.0)
 
 

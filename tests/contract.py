@@ -47,6 +47,7 @@ METHODS = [
     sigua.sigua_sl(0.3, delta=0.8, gamma=0.25, warmup=4, variant="official"),
     sigua.sigua_ag(warmup=5, gamma=0.25),
     sigua.sigua_ag(warmup=5, gamma=0.25, by_class=False, threshold=-0.25),
+    sigua.sigua_ag(warmup=5, gamma=0.25, power=0.5),
     *(make(T) for T in (PAIR, SYMMETRIC, ROWS) for make in CORRECTED),
     sigua.sigua_bc(ROWS, over="classes"),
     sigua.custom(sigua.SmallLoss(0.5, 0.25, 0), 0.25, "forward", PAIR),
@@ -103,6 +104,7 @@ COMPOSED = [
     sigua.sigua_sl(0.5, delta=0.2, gamma=0.25),
     sigua.sigua_sl(0.5, delta=0.4, gamma=0.25, variant="official"),
     sigua.sigua_ag(warmup=5, gamma=0.25),
+    sigua.sigua_ag(warmup=5, gamma=0.25, power=0.5),
     sigua.sigua_bc(SYMMETRIC, gamma=0.5),
     sigua.sigua_bc(ROWS, gamma=0.5, over="batch"),
     sigua.sigua_bc(ROWS, gamma=0.5, over="classes"),
@@ -167,12 +169,14 @@ def composed(method, logits, labels, epoch, *, where=None, groups=None, weight=N
     w = ones if weight is None else weight.astype(float)
     smoothed = (1 - smoothing) * -log_p + smoothing * -log_p.mean(1, keepdims=True)
     of = np.zeros(N, int) if groups is None else index if isinstance(groups, str) else groups
+    power = getattr(method.condition, "power", 0)
+    bounds = reference.bounds(np.zeros((K, K)), power) if power else None
     split = reference.split(
         method,
         losses(ones)[where],
         epoch,
         class_sums=(smoothed @ back.sum(0))[where],
-        margins=reference.margins(x, index)[where],
+        margins=reference.margins(x, index, None, bounds)[where],
         groups=of[where],
     )
     good, bad = np.zeros((2, N), dtype=bool)
@@ -339,7 +343,7 @@ class Contract:
         assert step.gradient is None or (step.gradient[0] == 0).all()
 
     @pytest.mark.filterwarnings("ignore:a mini-batch of", "ignore:epoch:UserWarning")
-    @pytest.mark.parametrize("method", METHODS[:9], ids=name)
+    @pytest.mark.parametrize("method", METHODS[:10], ids=name)
     def test_a_mini_batch_of_infinite_losses_is_told(self, method):
         """Where nothing is finite the objective is +inf, as the plain mean is, and not 0."""
         logits = np.array([[-INF, 1.0, 2.0], [0.0, -INF, 0.0]], dtype="float32")
@@ -354,7 +358,7 @@ class Contract:
         assert step.objective == pytest.approx(logit / 2, rel=8 * self.eps)
         self.assert_gradient(step, [[0, 0], [-0.5, 0.5]], self.eps)
 
-    @pytest.mark.parametrize("method", [METHODS[2], METHODS[7], METHODS[11]], ids=name)
+    @pytest.mark.parametrize("method", [METHODS[2], METHODS[7], METHODS[12]], ids=name)
     def test_nan_reaches_the_user(self, method):
         logits, labels = samples()
         logits[3, 1] = NAN

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sigua
-from sigua import confidence, reference
+from sigua import confidence, reference, step
 
 THIRDS = np.log([[1 / 2, 1 / 3, 1 / 6]])
 
@@ -130,6 +130,9 @@ def test_a_class_without_examples_is_trusted_fully_and_others_do_not_move_it():
         ({"threshold": 1.0}, "threshold"),
         ({"threshold": -1.1}, "threshold"),
         ({"by_class": 1}, "by_class"),
+        ({"power": -0.1}, "power"),
+        ({"power": 1.1}, "power"),
+        ({"power": 0.5, "by_class": False}, "power"),
     ],
 )
 def test_arguments_out_of_range_are_refused(arguments, words):
@@ -149,3 +152,62 @@ def test_a_rule_that_asks_for_margins_says_so():
 
     with pytest.raises(ValueError, match="reads: must name 'margins'"):
         reference.split(sigua.custom(Own()), np.ones(3))
+
+
+def test_a_rival_counts_by_how_often_it_was_given_this_label():
+    """u = (.3, .6, .1). Of 90 predicted as class 1, 9 were labelled 0, of 90 as 2 none.
+
+    With one more on the diagonal C_10 = 9 / 91 and C_00 = 91 / 91: the bound of class 1 is .0989 for
+    b = 1, and .3 > .0989 * .6. So label 0 is kept, with the margin .3 - .0593, where agreement has
+    .3 - .6. For b = 1/2 the bound is .3145, the margin .3 - .1887.
+    """
+    counts = np.array([[90, 0, 0], [9, 81, 0], [0, 0, 90]])
+    logits = np.log([[0.3, 0.6, 0.1]])
+    for power, bound in ((1.0, 9 / 91), (0.5, (9 / 91) ** 0.5)):
+        bounds = reference.bounds(counts, power)
+        assert bounds[1, 0] == pytest.approx(bound)
+        margins = reference.margins(logits, [0], bounds=bounds)
+        assert margins[0] == pytest.approx(0.3 - bound * 0.6)
+    split = reference.step(sigua.sigua_ag(power=1), logits, [0], 10, counts=counts).split
+    assert split.good.all()
+    assert reference.step(sigua.sigua_ag(), logits, [0], 10).split.bad.all()
+
+
+def run_of(steps, rng, k=5):
+    """Yield mini-batches, and what an independent count knows before each: c, and counts."""
+    totals, counts = np.zeros((2, k)), np.zeros((k, k))
+    for _ in range(steps):
+        logits = 2 * rng.normal(size=(64, k))
+        labels = np.where(rng.random(64) < 0.6, logits.argmax(axis=1), rng.integers(0, k, 64))
+        c = confidence.rates(totals)
+        yield logits, labels, c, counts
+        found = reference.prediction_counts(logits, labels, c)
+        counts = (1 - 1 / confidence.COUNTED) ** found.sum(axis=1, keepdims=True) * counts + found
+        sums = reference.confidence_sums(logits, labels)
+        totals = (1 - 1 / confidence.MEMORY) ** sums[1] * totals + sums
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_counts_of_a_run_are_those_of_the_spec(power):
+    state = confidence.zeros(5, counts=True).astype(float)
+    for logits, labels, c, counts in run_of(20, np.random.default_rng(2)):
+        margins = step.Margins(step.numpy_names, logits, labels, state)
+        want = reference.margins(logits, labels, c, reference.bounds(counts, power))
+        np.testing.assert_allclose(margins(power=power), want, atol=1e-9)
+        np.testing.assert_allclose(state[confidence.VECTORS :].T, counts, rtol=1e-9)
+        state = confidence.moved(state, margins.sums(None))
+
+
+def test_a_nan_is_not_counted_and_nor_is_who_takes_no_part():
+    logits = np.array([[np.nan, 0.0], [2.0, 0.0], [2.0, 0.0]])
+    state = confidence.zeros(2, counts=True)
+    sums = step.Margins(step.numpy_names, logits, np.array([0, 1, 0]), state)
+    found = sums.sums(np.array([True, True, False]))
+    p = 1 / (1 + np.exp(2))
+    np.testing.assert_allclose(found, [[0, p], [0, 1], [1, 0], [0, 0], [0, 0], [1, 0]], rtol=1e-6)
+
+
+def test_counts_need_as_much_memory_as_there_are_pairs_of_classes():
+    assert confidence.zeros(4096, counts=True).shape == (4100, 4096)
+    with pytest.raises(ValueError, match=r"^power: must be 0 with more than 4096 classes"):
+        confidence.zeros(4097, counts=True)

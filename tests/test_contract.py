@@ -3,7 +3,7 @@
 import numpy as np
 from contract import Contract, Step
 
-from sigua import reference, step
+from sigua import confidence, reference, step
 from sigua.conditions import reads
 
 
@@ -25,7 +25,9 @@ class TestStep(Contract):
     def run(self, method, logits, labels, epoch=0, *, where=None, trusted=None, **options):
         names, x, y = step.numpy_names, np.asarray(logits, float), np.asarray(labels)
         weight, smoothing = options.get("weight"), options.get("smoothing", 0.0)
-        M, by_class = step.matrix(names, method, x), reads(method.condition, "confidence")
+        M = step.matrix(names, method, x)
+        by_class, counts = (reads(method.condition, it) for it in ("confidence", "counts"))
+        state = confidence.zeros(x.shape[1], counts) if by_class else None
         plain = step.CrossEntropy(None, smoothing)
         ranked = step.corrected_losses(names, method.correction, M, plain, x, y)
         loss = step.CrossEntropy(weight, smoothing)
@@ -42,7 +44,7 @@ class TestStep(Contract):
             shares=shares,
             trusted=trusted,
             sums=lambda: step.class_sums(names, method.T, plain, x),
-            margins=step.Margins(names, x, y, None, by_class),
+            margins=step.Margins(names, x, y, state),
             groups=y if isinstance(groups, str) else groups,
         )
         total = (np.where(chosen.silent, 0.0, losses) * chosen.weights).sum()

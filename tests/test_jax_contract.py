@@ -60,7 +60,7 @@ class TestJax(Contract):
         options = {name: padded(value, 0) for name, value in options.items()}
         options.setdefault("where", np.arange(SIZE) < n)
         if reads(method.condition, "confidence"):
-            options["confidence"] = init_confidence(logits.shape[1])
+            options["confidence"] = init_confidence(logits.shape[1], method)
         given = jnp.asarray(logits), jnp.asarray(labels), method.at(epoch)
         value, *each = step(*given, form(method), weight, smoothing, by_label, options)
         return Step(float(value), *(np.asarray(part)[:n] for part in each))

@@ -11,7 +11,9 @@ from jax import numpy as jnp
 from jax.core import Tracer
 
 from sigua import Method, checks, standard
-from sigua.confidence import moved
+from sigua.conditions import reads
+from sigua.confidence import moved, zeros
+from sigua.requirements import require_method
 from sigua.step import Margins
 from sigua_jax import _ops
 from sigua_jax._examples import array, examples, is_kind
@@ -69,13 +71,17 @@ def _given(method: Method, given: tuple[Any, ...]) -> tuple[Any, ...]:
     return given
 
 
-def init_confidence(k: int) -> Array:
-    """Return the class confidence before the first mini-batch, of k classes: float32, (2, k)."""
-    return jnp.zeros((2, checks.whole("k", k, 2, "try the number of classes")), jnp.float32)
+def init_confidence(k: int, method: Method | None = None) -> Array:
+    """Return the class confidence before the first mini-batch, of k classes: float32, (2, k).
+
+    For a method that counts (`sigua_ag` with a `power`) it is (4 + k, k), with the counts.
+    """
+    counts = method is not None and reads(require_method(method).condition, "counts")
+    return jnp.asarray(zeros(checks.whole("k", k, 2, "try the number of classes"), counts))
 
 
 def update_confidence(confidence: Any, logits: Any, labels: Any, where: Any = None) -> Array:
-    """Return the class confidence after a mini-batch (`sigua.confidence`), (2, k).
+    """Return the class confidence after a mini-batch (`sigua.confidence`), in its shape.
 
     Call it once a step, after `sigua_loss` was called with the old one, and with the same
     arguments. If gradients of micro-batches are added up, call it with all of them together, so
@@ -87,29 +93,31 @@ def update_confidence(confidence: Any, logits: Any, labels: Any, where: Any = No
     """
     given = examples(standard(), logits, labels, where)
     logits, labels = given.predictions()
-    state, _ = checked(confidence, logits.shape[1])
+    k = logits.shape[1]
+    counts = np.shape(confidence) == zeros(k, counts=True).shape
+    state, _ = checked(confidence, k, counts)
     everyone = jnp.ones(labels.shape[:1], bool) if given.where is None else given.where
-    sums = Margins(_ops, logits, labels, None).sums(everyone & (given.factor == 1))
-    return jnp.asarray(moved(state, sums.astype(state.dtype)))
+    sums = Margins(_ops, logits, labels, state).sums(everyone & (given.factor == 1))
+    return jnp.asarray(moved(state, sums.astype(state.dtype), _ops))
 
 
-def checked(confidence: Any, k: int) -> tuple[Array, Any]:
+def checked(confidence: Any, k: int, counts: bool) -> tuple[Array, Any]:
     """Return a class confidence, and a factor: 1, or NaN if it is traced and turns out wrong."""
+    make = f"init_confidence({k}, method)" if counts else f"init_confidence({k})"
     if confidence is None:
         raise ValueError(
             "confidence: must be given for a method that reads it, got None; "
-            f"try init_confidence({k}) before training, update_confidence in each step"
+            f"try {make} before training, update_confidence in each step"
         )
-    found = array("confidence", confidence)
-    if found.shape != (2, k) or not is_kind(found, jnp.floating):
+    found, shape = array("confidence", confidence), zeros(k, counts).shape
+    if found.shape != shape or not is_kind(found, jnp.floating):
         raise ValueError(
-            f"confidence: must be float(2, {k}), got {found.dtype}{found.shape}; "
-            f"try init_confidence({k})"
+            f"confidence: must be float{shape}, got {found.dtype}{found.shape}; try {make}"
         )
     right = ((found >= 0) & (found < jnp.inf)).all()
     if not isinstance(right, Tracer) and not right:
         raise ValueError(
             "confidence: must be sums and numbers, finite and from 0 up, got "
-            f"{found.tolist()}; try init_confidence({k})"
+            f"{found.tolist()}; try {make}"
         )
     return found, jnp.where(right, 1.0, jnp.nan)

@@ -10,7 +10,6 @@ from jax.lax import stop_gradient
 
 from sigua import Method, Split, checks, step
 from sigua.conditions import reads
-from sigua.confidence import rates
 from sigua.requirements import require_method, require_whole
 from sigua_jax import _ops, _state
 from sigua_jax._criterion import corrected, criterion, shares_of, unweighted
@@ -61,7 +60,7 @@ def sigua_loss(
             calls it once per class, forward correction with log T'p for logits.
         where: bool, (n,): who takes part, such as `labels >= 0`.
         trusted: bool, (n,), or a `sigua.Split` of two masks, for `sigua.Known`.
-        confidence: float, (2, k), for methods such as `sigua.sigua_ag`: see `update_confidence`.
+        confidence: for methods such as `sigua.sigua_ag`: see `init_confidence`.
         groups: who is judged together: None for all, "class" for those with the same label,
             integers (n,), such as annotators, or a function of (logits, labels) that returns such.
         steps_per_epoch: if given, `epoch` counts steps, and t is exactly `epoch / steps_per_epoch`.
@@ -153,10 +152,11 @@ def select(
     by_class = reads(method.condition, "confidence")
     if by_class or reads(method.condition, "margins"):
         z, y = given.predictions()
-        state, sound = _state.checked(confidence, z.shape[1]) if by_class else (None, 1.0)
-        factor = factor * sound
-        margins = step.Margins(_ops, z, y, rates(state) if by_class else None, by_class)
-
+        state, sound = None, 1.0
+        if by_class:
+            counts = reads(method.condition, "counts")
+            state, sound = _state.checked(confidence, z.shape[1], counts)
+        factor, margins = factor * sound, step.Margins(_ops, z, y, state)
     T: Any = method.T
     chosen = step.select(
         _ops,

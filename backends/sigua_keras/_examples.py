@@ -142,10 +142,10 @@ class Examples:
         logits = ops.stop_gradient(self.logits)
         return partial(step.class_sums, _ops, method.T, self.plain, logits)
 
-    def margins(self, losses: Tensor, rates: Tensor | None, by_class: bool) -> step.Margins:
-        """Return the margins of the model's own probabilities, by the class confidence (k,)."""
+    def margins(self, losses: Tensor, state: Tensor | None) -> step.Margins:
+        """Return the margins of the model's own probabilities, by the class confidence."""
         _require_per_place("margins", losses, self.y_pred)
-        return step.Margins(_ops, ops.stop_gradient(self.logits), self.index, rates, by_class)
+        return step.Margins(_ops, ops.stop_gradient(self.logits), self.index, state)
 
     def groups(self, groups: Groups, y: Any, losses: Tensor) -> Tensor | None:
         """Return each example's group, int32, (N,), or None."""

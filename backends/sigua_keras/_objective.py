@@ -14,8 +14,8 @@ from keras import ops
 from keras.src.backend import set_keras_mask
 
 from sigua import Method, Split, step
-from sigua import confidence as class_confidence
 from sigua.conditions import reads
+from sigua.confidence import zeros
 from sigua.requirements import require_method
 from sigua_keras import _check, _loss, _ops
 from sigua_keras._examples import Examples, Groups, Part, column_of
@@ -82,8 +82,7 @@ class Objective:
         part = Part(losses, given.asked, given.known, sample_weight, marked)
         margins = None
         if reads(method.condition, "margins"):
-            by_class = reads(method.condition, "confidence")
-            margins = given.margins(losses, shares.rates(), by_class)
+            margins = given.margins(losses, shares.state())
         groups = given.groups(self.groups, y_true, losses)
         rules = {"sums": given.class_sums(method), "margins": margins, "groups": groups}
         chosen = part.select(method, shares.numbers(), **rules)
@@ -164,7 +163,7 @@ def select(
         y: labels, (n, ...) or (n, ..., k); for those, too.
         where: bool, (n, ...): who takes part; None for all.
         trusted: bool, (n, ...), for `Known`, or a `sigua.Split` of two masks.
-        confidence: the class confidence so far, (2, k) (`sigua.confidence`); None for ones.
+        confidence: the class confidence so far (`sigua.confidence`); None for nothing yet.
         groups: as for `SIGUA`.
         from_logits: whether predictions are logits, as for Keras's losses.
 
@@ -186,9 +185,11 @@ def select(
         part = Part(losses, given.asked, given.known, where)
         rules = {"sums": given.class_sums(method), "groups": given.groups(groups, y, losses)}
         if reads(method.condition, "margins"):
-            seen = None if confidence is None else ops.convert_to_tensor(confidence)
-            rates = None if seen is None else class_confidence.rates(seen)
-            rules["margins"] = given.margins(losses, rates, reads(method.condition, "confidence"))
+            by_class, counts = (reads(method.condition, it) for it in ("confidence", "counts"))
+            if by_class and confidence is None:
+                confidence = zeros(_loss.num_classes(y_pred, given.axis), counts)
+            state = ops.convert_to_tensor(confidence) if by_class else None
+            rules["margins"] = given.margins(losses, state)
     if trusted is not None:
         alone = not isinstance(trusted, Split)
         masks = (ops.convert_to_tensor(mask) for mask in ([trusted] if alone else trusted))

@@ -27,9 +27,10 @@ from keras.ops import (
     sum,
     where,
 )
+from keras.ops import concatenate as concat
 
 __all__ = ["abs", "all", "argsort", "cumsum", "exp", "log", "maximum", "minimum", "reshape", "roll"]
-__all__ += ["sort", "stack", "stop_gradient", "sum", "where"]
+__all__ += ["sort", "stack", "stop_gradient", "sum", "where", "concat"]
 
 Tensor = Any
 INF = float("inf")

@@ -16,6 +16,7 @@ from keras import ops
 
 from sigua import Method, checks, confidence
 from sigua.conditions import reads
+from sigua_keras import _ops
 from sigua_keras._ops import INTEGER
 
 Tensor = Any
@@ -68,7 +69,7 @@ class Shares:
         method: its schedules are followed.
 
     Attributes:
-        seen: the class confidence (`sigua.confidence`), (2, k), if the method's rule reads it.
+        seen: the class confidence (`sigua.confidence`), if the method's rule reads it.
             Under tf.distribute each replica has its own; outside a step it reads as their mean.
         steps: how many there were; counted by the step itself, if `count_steps`, because an
             execution of several may find fewer.
@@ -87,6 +88,7 @@ class Shares:
         ]
         self.steps = self._carrier.steps = variable("steps", 0, INTEGER)
         self.reads_confidence = reads(method.condition, "confidence")
+        self._counts = reads(method.condition, "counts")
         self.seen: Any = None
         self.written = self.count_steps = False
 
@@ -106,7 +108,8 @@ class Shares:
             return
         if self.seen is None:
             each = {"aggregation": "mean", "synchronization": "on_read"}
-            self.seen = self._carrier.seen = variable("confidence", np.zeros((2, k)), **each)
+            zeros = confidence.zeros(k, self._counts)
+            self.seen = self._carrier.seen = variable("confidence", zeros, **each)
         elif self.seen.shape[1] != k:
             raise ValueError(
                 "model: must keep its number of classes, because the class confidence has one "
@@ -131,13 +134,13 @@ class Shares:
     def lacks_confidence(self) -> bool:
         return self.reads_confidence and self.seen is None
 
-    def rates(self) -> Tensor | None:
-        """Return the class confidence, (k,), as it was before this mini-batch, or None."""
-        return None if self.seen is None else confidence.rates(ops.convert_to_tensor(self.seen))
+    def state(self) -> Tensor | None:
+        """Return the class confidence as it was before this mini-batch, or None."""
+        return None if self.seen is None else ops.convert_to_tensor(self.seen)
 
     def see(self, sums: Tensor) -> None:
-        """Add a mini-batch's sums and numbers, (2, k)."""
-        self.seen.assign(confidence.moved(ops.convert_to_tensor(self.seen), sums))
+        """Add a mini-batch's sums, in the shape of `seen`."""
+        self.seen.assign(confidence.moved(ops.convert_to_tensor(self.seen), sums, _ops))
 
     def forget(self) -> None:
         """Reset the class confidence, because a new training begins."""
