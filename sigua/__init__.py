@@ -7,6 +7,7 @@ The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua
 
 from sigua import _gone, confidence, losses, reference
 from sigua._method import Method
+from sigua.choice import Choice, candidates, choose
 from sigua.conditions import (
     Agreement,
     AllGood,
@@ -48,10 +49,17 @@ from sigua.transition import TransitionMatrix
 
 __version__ = "0.3.0"
 
-__all__ = ["Agreement", "AllGood", "Batch", "Condition", "Diagnosis", "Interval", "Knots", "Known"]
+__all__ = ["Agreement", "AllGood", "Batch", "Choice", "Condition", "Diagnosis", "Interval"]
+__all__ += ["Knots", "Known"]
 __all__ += ["LabelIssues", "Method", "NoiseFloor", "NonNegative", "SmallLoss", "Split"]
-__all__ += ["TransitionMatrix", "backward_correction", "confidence", "corrupt_labels"]
-__all__ += ["corrupt_labels_by_instance", "count_noise_rate", "count_transition", "custom"]
+__all__ += ["TransitionMatrix", "backward_correction", "candidates", "choose", "confidence"]
+__all__ += [
+    "corrupt_labels",
+    "corrupt_labels_by_instance",
+    "count_noise_rate",
+    "count_transition",
+    "custom",
+]
 __all__ += ["diagnose", "estimate_noise_rate", "estimate_transition", "forward_correction"]
 __all__ += ["keep_rate", "label_losses", "label_margins", "losses", "mapped_transition"]
 __all__ += ["nn_backward_correction", "noise_floor", "objective", "random_transition"]

@@ -1,8 +1,8 @@
 """Which of several trained models to keep, by labels that none of them was trained on.
 
-From the labels it is trained on, a network that memorises cannot be told from one that learns. A
-few held-out labels tell, wrong ones among them: errors that are drawn apart from the input lower the
-accuracy of all models alike. Where errors follow from the input, a model that repeats them seems
+By the labels it is trained on, a network that memorises looks like one that learns. By held-out
+labels it does not, though some of them are wrong: errors that do not depend on the input lower the
+accuracy of all models alike. Where errors depend on the input, a model that repeats them seems
 better than it is, and checked labels have to choose.
 """
 
@@ -49,14 +49,12 @@ class Choice:
     """How many labels were held out."""
 
     def __str__(self) -> str:
-        names = {name: repr(name) if isinstance(name, Method) else str(name) for name in self.errors}
-        width, first = max(map(len, names.values())), next(iter(self.accuracies.values()))
-        lines = [f"{f'on {self.size:,} held-out labels':{width}}  accuracy  ahead by"]
+        first = next(iter(self.accuracies.values()))
+        lines = [f"accuracy on {self.size:,} held-out labels, and ahead of the first by"]
         for name, accuracy in self.accuracies.items():
-            error = self.errors[name]
-            ahead = f"{100 * (accuracy - first):+8.1f} +- {100 * error:.1f}" if error else ""
-            kept = "  kept" if name == self.kept else ""
-            lines.append(f"{names[name]:{width}} {100 * accuracy:7.1f} %{ahead:>18}{kept}".rstrip())
+            ahead, error = 100 * (accuracy - first), 100 * self.errors[name]
+            kept = " (kept)" if name == self.kept else ""
+            lines.append(f"{100 * accuracy:6.1f} %  {ahead:+5.1f} +- {error:.1f}  {name}{kept}")
         return "\n".join(lines)
 
 
@@ -99,7 +97,8 @@ def choose(predictions: Mapping[Any, ArrayLike], labels: ArrayLike) -> Choice:
     best = max(ahead, key=lambda name: float(ahead[name].mean()))
     plain = next(iter(right))
     kept = best if ahead[best].mean() > errors[best] else plain
-    return Choice(kept, {name: float(own.mean()) for name, own in right.items()}, errors, len(given))
+    accuracies = {name: float(own.mean()) for name, own in right.items()}
+    return Choice(kept, accuracies, errors, len(given))
 
 
 def _right(name: Any, made: ArrayLike, labels: NDArray[Any]) -> NDArray[np.bool_]:

@@ -183,7 +183,7 @@ def margins(
     u /= u.sum(axis=1, keepdims=True)
     own = _at(u, labels)
     if bounds is not None:
-        u = u * checks.floats("bounds", bounds)[:, labels].T
+        u = u * checks.floats("bounds", bounds).T[np.asarray(labels)]
     np.put_along_axis(u, np.asarray(labels)[:, None], -np.inf, axis=1)
     return np.asarray(own - u.max(axis=1))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sigua
-from sigua import TransitionMatrix, reference
+from sigua import TransitionMatrix, confidence, reference
 
 GOLDEN = Path(__file__).parent / "golden"
 INF, NAN = float("inf"), float("nan")
@@ -67,6 +67,31 @@ class Step(NamedTuple):
     good: np.ndarray
     """bool, (n,)."""
     bad: np.ndarray
+
+
+class Memory:
+    """What agreement remembers of the mini-batches so far, in float64."""
+
+    def __init__(self, k):
+        self.sums, self.counts = np.zeros((2, k)), np.zeros((k, k))
+
+    def given(self):
+        """Return the arguments of `reference.step`."""
+        return {"confidence": confidence.rates(self.sums), "counts": self.counts}
+
+    def add(self, logits, labels):
+        found = reference.prediction_counts(logits, labels, self.given()["confidence"])
+        kept = (1 - 1 / confidence.COUNTED) ** found.sum(axis=1, keepdims=True)
+        self.counts = kept * self.counts + found
+        sums = reference.confidence_sums(logits, labels)
+        self.sums = (1 - 1 / confidence.MEMORY) ** sums[1] * self.sums + sums
+
+    def state(self, method):
+        """Return it as `sigua.confidence` lays it out."""
+        if not method.condition.power:
+            return self.sums
+        predicted, right = self.counts.sum(axis=1), np.diag(self.counts)
+        return np.concatenate([self.sums, [predicted, right], self.counts.T])
 
 
 def name(value):

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from contract import Memory
 
 import sigua
 from sigua import confidence, reference, step
@@ -155,11 +156,11 @@ def test_a_rule_that_asks_for_margins_says_so():
 
 
 def test_a_rival_counts_by_how_often_it_was_given_this_label():
-    """u = (.3, .6, .1). Of 90 predicted as class 1, 9 were labelled 0, of 90 as 2 none.
+    """Here u = (.3, .6, .1). Of 90 predicted as class 1, 9 were labelled 0, of 90 as 2 none.
 
-    With one more on the diagonal C_10 = 9 / 91 and C_00 = 91 / 91: the bound of class 1 is .0989 for
-    b = 1, and .3 > .0989 * .6. So label 0 is kept, with the margin .3 - .0593, where agreement has
-    .3 - .6. For b = 1/2 the bound is .3145, the margin .3 - .1887.
+    With one more on the diagonal C_10 = 9 / 91 and C_00 = 91 / 91: the bound of class 1 is .0989
+    for b = 1, and .3 > .0989 * .6. So label 0 is kept, with the margin .3 - .0593, where agreement
+    has .3 - .6. For b = 1/2 the bound is .3145, the margin .3 - .1887.
     """
     counts = np.array([[90, 0, 0], [9, 81, 0], [0, 0, 90]])
     logits = np.log([[0.3, 0.6, 0.1]])
@@ -173,29 +174,20 @@ def test_a_rival_counts_by_how_often_it_was_given_this_label():
     assert reference.step(sigua.sigua_ag(), logits, [0], 10).split.bad.all()
 
 
-def run_of(steps, rng, k=5):
-    """Yield mini-batches, and what an independent count knows before each: c, and counts."""
-    totals, counts = np.zeros((2, k)), np.zeros((k, k))
-    for _ in range(steps):
-        logits = 2 * rng.normal(size=(64, k))
-        labels = np.where(rng.random(64) < 0.6, logits.argmax(axis=1), rng.integers(0, k, 64))
-        c = confidence.rates(totals)
-        yield logits, labels, c, counts
-        found = reference.prediction_counts(logits, labels, c)
-        counts = (1 - 1 / confidence.COUNTED) ** found.sum(axis=1, keepdims=True) * counts + found
-        sums = reference.confidence_sums(logits, labels)
-        totals = (1 - 1 / confidence.MEMORY) ** sums[1] * totals + sums
-
-
 @pytest.mark.parametrize("power", [0.5, 1.0])
 def test_counts_of_a_run_are_those_of_the_spec(power):
+    method, rng, spec = sigua.sigua_ag(power=power), np.random.default_rng(2), Memory(5)
     state = confidence.zeros(5, counts=True).astype(float)
-    for logits, labels, c, counts in run_of(20, np.random.default_rng(2)):
+    for _ in range(20):
+        logits = 2 * rng.normal(size=(64, 5))
+        labels = np.where(rng.random(64) < 0.6, logits.argmax(axis=1), rng.integers(0, 5, 64))
         margins = step.Margins(step.numpy_names, logits, labels, state)
-        want = reference.margins(logits, labels, c, reference.bounds(counts, power))
+        bounds = reference.bounds(spec.counts, power)
+        want = reference.margins(logits, labels, spec.given()["confidence"], bounds)
         np.testing.assert_allclose(margins(power=power), want, atol=1e-9)
-        np.testing.assert_allclose(state[confidence.VECTORS :].T, counts, rtol=1e-9)
         state = confidence.moved(state, margins.sums(None))
+        spec.add(logits, labels)
+        np.testing.assert_allclose(state, spec.state(method), rtol=1e-9)
 
 
 def test_a_nan_is_not_counted_and_nor_is_who_takes_no_part():

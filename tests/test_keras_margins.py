@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import torch
+from contract import Memory
 from keras_shift import Shift
 
 import sigua
@@ -51,6 +52,7 @@ def batches():
 METHODS = [
     sigua.sigua_ag(gamma=0.25),
     sigua.sigua_ag(gamma=0.25, by_class=False),
+    sigua.sigua_ag(gamma=0.25, power=0.5),
     sigua.sigua_ag(gamma=0.25, warmup=0, threshold=-0.3),
     sigua.custom(sigua.Agreement(), 0.25, "forward", T),
     sigua.custom(sigua.Agreement(), 0.25, "backward", T),
@@ -65,14 +67,14 @@ def test_steps_equal_the_references_and_pytorchs(method, batches):
     model = SIGUAModel(inner, method)
     model.compile(keras.optimizers.SGD(1.0), SPARSE)
     criterion = sigua_torch.SIGUALoss(method)
-    state, differs = np.zeros((2, K)), False
+    memory, differs = Memory(K), False
     for epoch, (logits, labels) in zip((0, 2, 5, 9, 10, 30), batches, strict=True):
         model.set_epoch(epoch)
         criterion.set_epoch(epoch)
         layer.shift.assign(np.zeros((N, K)))
         logs = model.train_on_batch(logits, labels, return_dict=True)
         gradient = -np.array(layer.shift, dtype="float64")
-        wanted = reference.step(method, logits, labels, epoch, confidence=rates(state))
+        wanted = reference.step(method, logits, labels, epoch, **memory.given())
         scale = 1 if method.T is None else np.abs(method.T.inverse).max()
         np.testing.assert_allclose(gradient, wanted.gradient, rtol=0, atol=16 * EPS / N * scale)
         inputs = torch.tensor(logits, requires_grad=True)
@@ -83,13 +85,13 @@ def test_steps_equal_the_references_and_pytorchs(method, batches):
         assert float(logs["sigua_bad"]) == pytest.approx(wanted.split.bad.mean(), rel=1e-6)
         plain = reference.step(method, logits, labels, epoch).split
         differs |= (plain.bad != wanted.split.bad).any()
-        state = moved(state, reference.confidence_sums(logits, labels))
+        memory.add(logits, labels)
+    state = memory.state(method)
     if method.condition.by_class:
         assert differs  # c decides here: a state that stays empty would be seen
         np.testing.assert_allclose(seen(model), state, rtol=1e-5)
-        np.testing.assert_allclose(
-            criterion.get_extra_state()[:, 1 : 1 + state.shape[1]], state, rtol=1e-5
-        )
+        saved = criterion.get_extra_state()[: len(state), 1 : 1 + K]
+        np.testing.assert_allclose(saved, state, rtol=1e-5)
     else:
         assert seen(model) is None
 
@@ -320,25 +322,29 @@ def test_attach_begins_with_nothing_seen(batches):
         callback.detach()
 
 
-def test_the_model_is_saved_with_what_it_saw(batches, tmp_path):
+@pytest.mark.parametrize("power", [0.0, 1.0])
+def test_the_model_is_saved_with_what_it_saw(batches, tmp_path, power):
     """A file holds the class confidence, of a model and of its weights alone."""
-    model = shifted(K, sigua.sigua_ag())
+    method, memory = sigua.sigua_ag(power=power), Memory(K)
+    model = shifted(K, method)
     for logits, labels in batches:
         model.train_on_batch(logits, labels)
+        memory.add(logits, labels)
     state = seen(model)
     assert state.sum() > N
     model.save(str(tmp_path / "model.keras"))
     model.save_weights(str(tmp_path / "model.weights.h5"))
     loaded = keras.models.load_model(str(tmp_path / "model.keras"))
     np.testing.assert_array_equal(seen(loaded), state)
-    other = shifted(K, sigua.sigua_ag())
+    other = shifted(K, method)
     other.train_on_batch(*batches[0])
     other.load_weights(str(tmp_path / "model.weights.h5"))
     np.testing.assert_array_equal(seen(other), state)
     for each in (loaded, other):
         each.train_on_batch(*batches[0])
-        expected = moved(state, reference.confidence_sums(*batches[0]))
-        np.testing.assert_allclose(seen(each), expected, rtol=1e-5)
+    memory.add(*batches[0])
+    for each in (loaded, other):
+        np.testing.assert_allclose(seen(each), memory.state(method), rtol=1e-5)
 
 
 class Subclassed(keras.Model):

@@ -5,10 +5,11 @@ import copy
 import numpy as np
 import pytest
 import torch
+from contract import Memory
 from torch import nn
 
 import sigua
-from sigua import confidence, reference
+from sigua import reference
 from sigua_torch import SIGUALoss
 
 METHOD = sigua.sigua_ag(warmup=4)
@@ -44,12 +45,12 @@ def names(request, monkeypatch):
         monkeypatch.setattr("sigua_torch._ops.is_plain", lambda x: False)
 
 
-@pytest.mark.parametrize("by_class", [True, False])
+@pytest.mark.parametrize("how", [{}, {"by_class": False}, {"power": 0.5}], ids=str)
 @pytest.mark.parametrize("gamma", [0.0, 0.3])
 @pytest.mark.parametrize("shape", [(), (3,)], ids=["examples", "pixels"])
-def test_equals_the_spec_epoch_by_epoch(by_class, gamma, shape, names):
-    method = sigua.sigua_ag(4, gamma, by_class)
-    criterion, state = SIGUALoss(method).double(), np.zeros((2, 10))
+def test_equals_the_spec_epoch_by_epoch(how, gamma, shape, names):
+    method = sigua.sigua_ag(4, gamma, **how)
+    criterion, memory = SIGUALoss(method).double(), Memory(10)
     generator = torch.Generator().manual_seed(0)
     for epoch in range(7):
         criterion.set_epoch(epoch)
@@ -59,16 +60,18 @@ def test_equals_the_spec_epoch_by_epoch(by_class, gamma, shape, names):
             loss = criterion(logits, labels.reshape(-1, *shape))
             loss.backward()
             plain = flat.detach().numpy(), labels.numpy()
-            want = reference.step(method, *plain, epoch, confidence=confidence.rates(state))
+            want = reference.step(method, *plain, epoch, **memory.given())
             np.testing.assert_array_equal(criterion.split.good.reshape(-1), want.split.good)
             np.testing.assert_array_equal(criterion.split.bad.reshape(-1), want.split.bad)
             np.testing.assert_allclose(loss.item(), want.objective, rtol=1e-13, atol=1e-15)
             gradient = logits.grad.movedim(1, -1).reshape(-1, 10)
             np.testing.assert_allclose(gradient, want.gradient, rtol=1e-12, atol=1e-16)
-            state = confidence.moved(state, reference.confidence_sums(*plain))
+            memory.add(*plain)
     assert 0.05 < want.split.good.mean() < 0.9
-    if by_class:
-        np.testing.assert_allclose(seen(criterion), state, rtol=1e-12)
+    if method.condition.by_class:
+        want = memory.state(method)
+        saved = criterion.get_extra_state()[: len(want), 1:11]
+        np.testing.assert_allclose(saved, want, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,10 @@ def test_marks_and_a_confidence(names):
     pair = sigua.Split(marks, torch.arange(N) == 0)
     assert select(losses, 0, KNOWN, trusted=pair).bad.sum() == 1
     method, c = sigua.sigua_ag(warmup=0), np.linspace(0.2, 0.9, 10)
-    chosen = select(losses, 0, method, logits=logits, labels=labels, confidence=torch.tensor(c))
+    state = torch.tensor(np.stack([c, np.ones(10)]))
+    chosen = select(losses, 0, method, logits=logits, labels=labels, confidence=state)
     plain = logits.detach().numpy(), labels.numpy()
-    want = reference.step(method, *plain, confidence=c).split
+    want = reference.step(method, *plain, confidence=(c + 1e-6) / (1 + 1e-6)).split
     np.testing.assert_array_equal(chosen.good, want.good)
     assert not torch.equal(
         chosen.good, select(losses, 0, method, logits=logits, labels=labels).good

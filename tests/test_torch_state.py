@@ -20,6 +20,7 @@ EVERY = {
     "standard": sigua.standard(),
     "sl": METHOD,
     "ag": sigua.sigua_ag(),
+    "counted": sigua.sigua_ag(power=1),
     "bc": sigua.sigua_bc(PAIR),
     "classes": sigua.sigua_bc(ROWS, over="classes"),
     "symmetric": sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.3, 10)),
@@ -183,7 +184,10 @@ def test_a_state_of_0_2_loads():
     assert torch.equal(criterion.get_extra_state()[:, 1:4], seen.double())
 
 
-@pytest.mark.parametrize(("from_", "to"), [("ag", "sl"), ("sl", "ag")])
+@pytest.mark.parametrize(
+    ("from_", "to"),
+    [("ag", "sl"), ("sl", "ag"), ("ag", "counted"), ("counted", "ag"), ("counted", "sl")],
+)
 def test_between_methods_with_and_without_class_confidence_the_epoch_is_loaded(from_, to):
     old, new = a_model(SIGUALoss(EVERY[from_])), a_model(SIGUALoss(EVERY[to]))
     old.criterion.set_epoch(3)
@@ -224,7 +228,8 @@ def test_the_shape_of_the_state_does_not_depend_on_the_first_call(method):
     shape = criterion.state_dict()["_extra_state"].shape
     call(criterion, *next(batches(1)))
     assert criterion.state_dict()["_extra_state"].shape == shape
-    assert shape == ((2, 1 + 1024) if method == EVERY["ag"] else ())
+    shapes = {EVERY["ag"]: (2, 1 + 1024), EVERY["counted"]: (4 + 128, 1 + 128)}
+    assert shape == shapes.get(method, ())
 
 
 @each_method

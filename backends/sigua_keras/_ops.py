@@ -30,7 +30,7 @@ from keras.ops import (
 from keras.ops import concatenate as concat
 
 __all__ = ["abs", "all", "argsort", "cumsum", "exp", "log", "maximum", "minimum", "reshape", "roll"]
-__all__ += ["sort", "stack", "stop_gradient", "sum", "where", "concat"]
+__all__ += ["concat", "sort", "stack", "stop_gradient", "sum", "where"]
 
 Tensor = Any
 INF = float("inf")

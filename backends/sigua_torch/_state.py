@@ -229,6 +229,14 @@ class Confidence:
         self.device, self.seen, self.pending = device, moved(self.seen), moved(self.pending)
 
 
+def is_saved(state: Tensor) -> bool:
+    """Return whether a matrix has the shape of an epoch, and what `Confidence.saved` returns."""
+    if state.ndim != 2:
+        return False
+    rows, k = state.shape[0], state.shape[1] - 1
+    return rows == 2 or (rows > 2 and k > 0 and rows == k + confidence.VECTORS)
+
+
 def _check_steps(method: Method, steps_per_epoch: int | None) -> None:
     """Raise ValueError unless the method's schedules can be tabulated in steps."""
     if steps_per_epoch is None:

@@ -17,7 +17,7 @@ from sigua_torch import _check, _ops
 from sigua_torch._examples import Examples, groups_of, of_any, of_classes
 from sigua_torch._logits import logits_of
 from sigua_torch._pool import pool_of
-from sigua_torch._state import Confidence, Numbers
+from sigua_torch._state import Confidence, Numbers, is_saved
 from sigua_torch._wrapped import Criterion, Options, Wrapped, reduced, shares
 from sigua_torch.functional import as_seen, column, in_pool, margins_of
 
@@ -419,7 +419,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """Take over what `get_extra_state` returned, of a criterion with another method, too."""
         rule = "_extra_state: must be the state of a criterion, finite and not negative"
         numbers = isinstance(state, Tensor) and state.is_floating_point()
-        if not numbers or (state.numel() != 1 and (state.ndim != 2 or state.shape[0] < 2)):
+        if not numbers or not (state.numel() == 1 or is_saved(state)):
             got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
             raise ValueError(f"{rule}, got {got}; try the state_dict() of a criterion")
         if not state.is_meta and not ((state >= 0) & (state < float("inf"))).all():
