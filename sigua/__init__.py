@@ -50,17 +50,11 @@ from sigua.transition import TransitionMatrix
 __version__ = "0.3.0"
 
 __all__ = ["Agreement", "AllGood", "Batch", "Choice", "Condition", "Diagnosis", "Interval"]
-__all__ += ["Knots", "Known"]
-__all__ += ["LabelIssues", "Method", "NoiseFloor", "NonNegative", "SmallLoss", "Split"]
-__all__ += ["TransitionMatrix", "backward_correction", "candidates", "choose", "confidence"]
-__all__ += [
-    "corrupt_labels",
-    "corrupt_labels_by_instance",
-    "count_noise_rate",
-    "count_transition",
-    "custom",
-]
-__all__ += ["diagnose", "estimate_noise_rate", "estimate_transition", "forward_correction"]
+__all__ += ["Knots", "Known", "LabelIssues", "Method", "NoiseFloor", "NonNegative", "SmallLoss"]
+__all__ += ["Split", "TransitionMatrix", "backward_correction", "candidates", "choose"]
+__all__ += ["confidence", "corrupt_labels", "corrupt_labels_by_instance", "count_noise_rate"]
+__all__ += ["count_transition", "custom", "diagnose"]
+__all__ += ["estimate_noise_rate", "estimate_transition", "forward_correction"]
 __all__ += ["keep_rate", "label_losses", "label_margins", "losses", "mapped_transition"]
 __all__ += ["nn_backward_correction", "noise_floor", "objective", "random_transition"]
 __all__ += ["rank_label_issues", "rate_to_count", "rate_to_parts", "reference", "replace_inputs"]

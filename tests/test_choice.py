@@ -16,10 +16,9 @@ ONES = np.ones(400, dtype=int)
 
 
 def test_another_has_to_be_ahead_by_more_than_a_standard_error():
-    """Both right in 300, one alone in d: the difference is d / 400, its error sqrt(d) / 400.
+    """Both are right in 300, one alone in d: the mean difference is m = d / 400.
 
-    To be exact, sqrt(d (1 - d / 400) / 399) / 20 with the mean taken off, which is below d / 400
-    from d = 1 on if 1 - d / 400 < d * 399 / 400: d = 1 is equal but for 1 / 400, d = 2 is above.
+    Its variance is m (1 - m), so that the standard error is sqrt(m (1 - m) / 399).
     """
     plain = predictions(300)
     for d, kept in ((0, "plain"), (2, "other"), (40, "other")):
