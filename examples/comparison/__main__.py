@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from choice import report_choice
 from data import corrupted, load, on
 from joblib import Parallel, delayed
 from report import report
@@ -113,7 +114,7 @@ def do(runs: list[Run], folders: dict[str, Path], estimates: Path, device: str) 
         run._asdict()
         | {"settings": run.settings._asdict(), "accuracy": training.accuracy()}
         | training.shares_dropped()
-        | training.held_out_accuracy()
+        | training.held_out_predictions()
         | about
         for run, training in zip(runs, group, strict=True)
     ]
@@ -162,7 +163,8 @@ def main() -> None:
     estimates, results = args.out / "estimates.jsonl", args.out / "runs.jsonl"
     choices = args.out / "choice.jsonl"
     if args.task == "report":
-        report(read_lines(results), read_lines(choices), args.out)
+        report(read_lines(results), args.out)
+        report_choice(read_lines(choices), args.out)
         return
     folders = {name: Path(folder) for name, _, folder in (e.partition("=") for e in args.data)}
     wanted = [run for name in args.study for run in studies(args.seeds)[name]()]

@@ -17,6 +17,7 @@ COLORS = {  # of a method as in the figures of digits.py and paper/
     "GCE": "#d86fa8",
     "ELR": "#17a2a2",
     "agreement": "#6a2c91",
+    "counted agreement": "#b07ad6",
     "self-teaching": "#79b4e3",
     "SIGUA_SL": "#0a4f9e",
     "floor on CE": "#9aa23c",
@@ -139,6 +140,7 @@ def agreement_table(rows: list[Row]) -> str:
     """Return agreement beside its variants, by the seeds that all of them have."""
     names = ["agreement", *(f"agreement, {variant}" for variant in AGREEMENTS)]
     own = [row for row in rows if row["method"] in names]
+    names = [name for name in names if of(own, method=name)]
     shared = set.intersection(*({r["seed"] for r in of(own, method=name)} for name in names))
     return side_by_side([row for row in own if row["seed"] in shared], names)
 

@@ -8,8 +8,8 @@ which is why the order of the examples and the place in it live on the device.
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from zlib import compress
 
-import numpy as np
 import torch
 from beyond import AveragedAgreement, Twins, TwoNetworks
 from elr import EarlyLearning
@@ -40,6 +40,11 @@ class Settings(NamedTuple):
     batch: int = 128
     decay: bool = True  # of the learning rate, linearly to zero
     images: int = 20_000  # the first ones, to train on; all take three times as long
+
+
+def packed(classes: Tensor) -> str:
+    """Return classes up to 255 as text; `choice.unpacked` reads it."""
+    return b64encode(compress(classes.byte().cpu().numpy().tobytes(), 9)).decode()
 
 
 def make_net(name: str) -> nn.Module:
@@ -153,7 +158,7 @@ class Training:
         labels = self.images.y[self.used :]
         if len(labels):
             logits = self.net(self.images.x[self.used :])
-            self.held_out.append(logits.argmax(dim=1) == labels)
+            self.held_out.append(logits.argmax(dim=1))
             if self.after_epoch is not None:
                 self.after_epoch(logits, labels)
 
@@ -165,17 +170,18 @@ class Training:
         """Return the share of the examples that each epoch dropped, if the rule judges alone."""
         return {"dropped": [round(d.item(), 4) for d in self.dropped]} if self.drops else {}
 
-    def held_out_accuracy(self) -> dict[str, Any]:
+    def held_out_predictions(self) -> dict[str, Any]:
         """Return the accuracy on the labels that are held out after each epoch, in %.
 
-        And which of them the last epoch predicts: base64 of their bits, so that two runs can be
-        compared example by example.
+        And these labels, and what the last epoch predicts, so that runs can be compared example by
+        example.
         """
         if not self.held_out:
             return {}
-        shares = [round(100 * right.double().mean().item(), 2) for right in self.held_out]
-        bits = np.packbits(self.held_out[-1].cpu().numpy())
-        return {"held_out": shares, "right": b64encode(bits.tobytes()).decode()}
+        labels = self.images.y[self.used :]
+        shares = [100 * (found == labels).double().mean().item() for found in self.held_out]
+        texts = {"given": packed(labels), "predicted": packed(self.held_out[-1])}
+        return {"held_out": [round(share, 2) for share in shares], **texts}
 
 
 def train(group: Sequence[Training]) -> None:
