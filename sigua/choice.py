@@ -1,9 +1,13 @@
 """Which of several trained models to keep, by labels that none of them was trained on.
 
 By the labels it is trained on, a network that memorises looks like one that learns. By held-out
-labels it does not, though some of them are wrong: errors that do not depend on the input lower the
-accuracy of all models alike. Where errors depend on the input, a model that repeats them seems
-better than it is, and checked labels have to choose.
+labels it does not, though some of them are wrong. Accuracy on them would do where errors spread
+over all classes. Where one class is often given for another, it favours a model that predicts the
+wrong label, too. What a prediction tells about the label is fair in both cases: if the errors
+depend on the true class alone, nothing tells more about the label than the true class does.
+
+Where errors depend on the input otherwise, a model that repeats them tells more, and checked labels
+have to choose.
 """
 
 from __future__ import annotations
@@ -17,14 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua._method import Method
+from sigua.intervals import Floats
 from sigua.methods import sigua_ag, standard
 
 
 def candidates(warmup: float = 10) -> tuple[Method, ...]:
     """Return the methods that are worth a training each where nothing is known of the errors.
 
-    They are plain training, agreement, and agreement that weighs what it counted. One of them was
-    the best of what needs to be given nothing, or near it, wherever we measured.
+    They are plain training, agreement, and agreement that weighs what it counted.
 
     Args:
         warmup: T_k of `sigua_ag`, in epochs.
@@ -43,32 +47,37 @@ class Choice:
     """The name, or the method, of the one to keep."""
     accuracies: dict[Any, float]
     """On the held-out labels, in [0, 1]."""
+    gains: dict[Any, float]
+    """By how much each is ahead of the first: in nats per label, or in accuracy if checked."""
     errors: dict[Any, float]
-    """The standard error of each accuracy less the first one, from the same examples."""
+    """The standard errors of the gains."""
     size: int
     """How many labels were held out."""
 
     def __str__(self) -> str:
-        first = next(iter(self.accuracies.values()))
-        lines = [f"accuracy on {self.size:,} held-out labels, and ahead of the first by"]
+        lines = [f"accuracy on {self.size:,} held-out labels, and by how much ahead of the first"]
         for name, accuracy in self.accuracies.items():
-            ahead, error = 100 * (accuracy - first), 100 * self.errors[name]
+            gain = f"{self.gains[name]:+.3f} +- {self.errors[name]:.3f}"
             kept = " (kept)" if name == self.kept else ""
-            lines.append(f"{100 * accuracy:6.1f} %  {ahead:+5.1f} +- {error:.1f}  {name}{kept}")
+            lines.append(f"{100 * accuracy:6.1f} %  {gain}  {name}{kept}")
         return "\n".join(lines)
 
 
-def choose(predictions: Mapping[Any, ArrayLike], labels: ArrayLike) -> Choice:
-    """Return which model to keep: the first one, unless another is clearly more accurate.
+def choose(
+    predictions: Mapping[Any, ArrayLike], labels: ArrayLike, *, checked: bool = False
+) -> Choice:
+    """Return which model to keep: the first one, unless another is clearly better.
 
-    That is, by more than one standard error of the difference, which is smaller than that of either
-    accuracy, as both are asked about the same examples.
+    A model is scored by the log-likelihood of each held-out label given the class that the model
+    predicts, as counted on the other held-out examples; checked labels by whether it predicts them.
+    Clearly better means ahead by more than one standard error of the difference.
 
     Args:
         predictions: by name, or by method, what each model predicts for the held-out examples:
             classes, (m,), or scores of every class, (m, k). Plain training comes first.
-        labels: of the held-out examples, (m,), as they were given, or better checked ones. If the
-            predictions are scores they are integers in [0, k).
+        labels: of the held-out examples, (m,), as they were given. If the predictions are scores
+            they are integers in [0, k).
+        checked: whether these labels are right, because someone checked them.
 
     Raises:
         ValueError: fewer than two models, other shapes, or scores that are NaN.
@@ -90,31 +99,52 @@ def choose(predictions: Mapping[Any, ArrayLike], labels: ArrayLike) -> Choice:
             f"predictions: must map at least two names to predictions, got {got}; "
             'try {"plain": model.predict(x), "agreement": other.predict(x)}'
         )
-    right = {name: _right(name, made, given) for name, made in predictions.items()}
-    first = next(iter(right.values())).astype(float)
-    ahead = {name: own - first for name, own in right.items()}
+    checks.flag("checked", checked)
+    classes = {name: _classes(name, made, given) for name, made in predictions.items()}
+    right = {name: made == given for name, made in classes.items()}
+    scores = {
+        name: right[name].astype(float) if checked else _likelihood(made, given)
+        for name, made in classes.items()
+    }
+    plain = next(iter(scores))
+    ahead = {name: score - scores[plain] for name, score in scores.items()}
+    gains = {name: float(each.mean()) for name, each in ahead.items()}
     errors = {name: float(each.std(ddof=1) / len(each) ** 0.5) for name, each in ahead.items()}
-    best = max(ahead, key=lambda name: float(ahead[name].mean()))
-    plain = next(iter(right))
-    kept = best if ahead[best].mean() > errors[best] else plain
+    best = max(gains, key=lambda name: gains[name])
+    kept = best if gains[best] > errors[best] else plain
     accuracies = {name: float(own.mean()) for name, own in right.items()}
-    return Choice(kept, accuracies, errors, len(given))
+    return Choice(kept, accuracies, gains, errors, len(given))
 
 
-def _right(name: Any, made: ArrayLike, labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which labels a model predicts, (m,)."""
+def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
+    """Return log P(label given prediction) of each example, counted on the others, (m,).
+
+    One more example counts with the frequencies of all labels.
+    """
+    _, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
+    predicted, labels = both.reshape(2, -1)
+    k = int(both.max()) + 1
+    counts = np.zeros((k, k))
+    np.add.at(counts, (predicted, labels), 1.0)
+    prior = (np.bincount(labels) / len(labels))[labels]
+    likely = (counts[predicted, labels] - 1 + prior) / counts.sum(axis=1)[predicted]
+    return np.asarray(np.log(likely))
+
+
+def _classes(name: Any, made: ArrayLike, labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes that a model predicts, (m,)."""
     found = checks.array(f"predictions[{name!r}]", made)
     if found.ndim == 2 and len(found) == len(labels):
-        wanted = checks.labels("labels", labels, found.shape[1])
+        checks.labels("labels", labels, found.shape[1])
         scores = checks.floats(f"predictions[{name!r}]", found)
         if np.isnan(scores).any():
             raise ValueError(
                 f"predictions[{name!r}]: must be scores, got NaN; try leaving this model out"
             )
-        return np.asarray(scores.argmax(axis=1) == wanted)
+        return np.asarray(scores.argmax(axis=1))
     if found.shape != labels.shape:
         raise ValueError(
             f"predictions[{name!r}]: must have an entry or a row for each of the {len(labels)} "
             f"labels, got shape {found.shape}; try model.predict of the held-out examples"
         )
-    return np.asarray(found == labels)
+    return found

@@ -22,7 +22,7 @@ def test_another_has_to_be_ahead_by_more_than_a_standard_error():
     """
     plain = predictions(300)
     for d, kept in ((0, "plain"), (2, "other"), (40, "other")):
-        found = choose({"plain": plain, "other": predictions(300 + d)}, ONES)
+        found = choose({"plain": plain, "other": predictions(300 + d)}, ONES, checked=True)
         assert found.kept == kept
         mean = d / 400
         assert found.errors["other"] == pytest.approx(np.sqrt(mean * (1 - mean) / 399))
@@ -34,16 +34,48 @@ def test_differences_of_both_signs_count_as_spread():
     """The other is right in 20 where plain is wrong, wrong in 16 where it is right: 4 +- 6."""
     plain, other = predictions(300), predictions(320)
     other[:16] = 0
-    found = choose({"plain": plain, "other": other}, ONES)
+    found = choose({"plain": plain, "other": other}, ONES, checked=True)
     assert found.kept == "plain"
     assert found.errors["other"] == pytest.approx(np.sqrt((36 / 400 - 1e-4) / 399))
 
 
+def test_what_a_prediction_tells_decides_where_one_class_is_given_for_another():
+    """Of each class 45 % are labelled as the next one.
+
+    One model predicts the next class in 40 %: it is right in .6 * .55 + .4 * .45 = 51 % of the
+    labels. The other predicts the class before in 18 %, and is right in .82 * .55 = 45 % of the
+    labels, but knows the true class in 82 %, not 60.
+    """
+    rng = np.random.default_rng(0)
+    true = np.repeat(np.arange(3), 2000)
+    labels = (true + (rng.random(6000) < 0.45)) % 3
+    mixes = (true + (rng.random(6000) < 0.40)) % 3
+    knows = (true - (rng.random(6000) < 0.18)) % 3
+    found = choose({"plain": mixes, "other": knows}, labels)
+    assert found.accuracies == pytest.approx({"plain": 0.51, "other": 0.45}, abs=0.02)
+    assert found.kept == "other"
+    assert choose({"plain": mixes, "other": knows}, true, checked=True).kept == "other"
+
+
+def test_the_likelihood_is_counted_on_the_others():
+    """Labels 0, 0, 1 where the model says 0, and 1 where it says 1; half of the labels are 1.
+
+    With one more example, half 0 and half 1: the others say (1 + .5) / 3 for each label 0, (0 + .5)
+    / 3 for the 1 among them, and .5 / 1 for the last. Of a model that always says 0 the others
+    say (1 + .5) / 4 for every label.
+    """
+    labels = [0, 0, 1, 1]
+    found = choose({"plain": [0, 0, 0, 0], "other": [0, 0, 0, 1]}, labels)
+    want = (2 * np.log(1.5 / 3) + np.log(0.5 / 3) + np.log(0.5)) / 4 - np.log(1.5 / 4)
+    assert found.gains == {"plain": 0, "other": pytest.approx(want)}
+
+
 def test_the_best_of_several_is_kept_whichever_comes_first():
-    models = {"plain": predictions(200), "better": predictions(250), "best": predictions(300)}
-    assert choose(models, ONES).kept == "best"
-    assert choose(dict(reversed(models.items())), ONES).kept == "best"
-    assert choose({"plain": ONES, **dict(list(models.items())[1:])}, ONES).kept == "plain"
+    labels = np.arange(400) % 2
+    models = {n: np.where(np.arange(400) < n, labels, np.arange(400) // 2 % 2) for n in (100, 200)}
+    models[300] = np.where(np.arange(400) < 300, labels, np.arange(400) // 2 % 2)
+    assert choose(models, labels).kept == 300
+    assert choose(dict(reversed(models.items())), labels).kept == 300
 
 
 def test_scores_are_asked_for_their_largest_and_words_will_do():
@@ -63,11 +95,11 @@ def test_candidates_begin_with_plain_training_and_may_be_the_names():
         sigua.sigua_ag(5, power=1),
     )
     made = dict(zip(methods, (predictions(n) for n in (200, 300, 260)), strict=True))
-    found = choose(made, ONES)
+    found = choose(made, ONES, checked=True)
     assert found.kept == sigua.sigua_ag(5)
     text = str(found)
     assert "400 held-out labels" in text
-    assert "75.0 %  +25.0 +- 2.2  sigua_ag(" in text
+    assert "75.0 %  +0.250 +- 0.022  sigua_ag(" in text
     assert text.count("(kept)") == 1
 
 

@@ -105,8 +105,8 @@ def report_choice(rows: list[Row], folder: Path) -> None:
     text = f"""# The choice by held-out labels
 
 Each candidate is trained on 18,000 images with wrong labels; `sigua.choose` keeps one by
-{HELD_OUT:,} others, whose labels are as wrong. Test accuracy in %, mean of the last {LAST} epochs and over the
-seeds; "kept" has an entry for each seed. Trained on: {"; ".join(machines)}.
+{HELD_OUT:,} others, whose labels are as wrong. Test accuracy in %, mean of the last {LAST} epochs
+and over the seeds; "kept" has an entry for each seed. Trained on: {"; ".join(machines)}.
 
 {regret_table(rows)}
 
