@@ -115,7 +115,7 @@ bad_precision=1.0, bad_recall=0.5, accuracy=nan, accuracy_intact=nan, accuracy_f
 
 @dataclass(frozen=True, eq=False)
 class LabelIssues:
-    """Examples in the order in which their labels look wrong, and where to cut.
+    """Examples in the order in which their labels look wrong, and which are suspect.
 
     `sigua.Known` takes the suspects as bad: `trusted=~issues.suspects[index]`, or in Keras
     `model.fit(..., sample_weight=np.where(issues.suspects, -1.0, 1.0))`.
@@ -124,7 +124,8 @@ class LabelIssues:
     scores: NDArray[np.float64]
     """(n,), in [0, 1]: how wrong each label looks."""
     order: NDArray[np.intp]
-    """(n,): indices of the examples, the most suspicious first."""
+    """(n,): indices of the examples: suspects first, then the others; in both the most suspicious
+    first."""
     count: int
     """How many of them are suspects."""
     precision: float = NAN
@@ -143,7 +144,7 @@ def rank_label_issues(
     losses: ArrayLike | None = None,
     *,
     margins: ArrayLike | None = None,
-    noise_rate: float | None = None,
+    noise_rate: float | ArrayLike | None = None,
     labels: ArrayLike | None = None,
 ) -> LabelIssues:
     """Rank examples by how wrong their labels look, over the epochs or in one pass.
@@ -154,7 +155,8 @@ def rank_label_issues(
     class come from few classes, losses a little more where they come from any (Pleiss et al. 2020
     and Northcutt et al. 2021 rank by margins).
 
-    With a noise rate, that share of the examples is suspect. Without one, examples with a margin
+    With a noise rate, that share of the examples is suspect; with labels as well, that share of
+    each class, so that rare classes survive. Without a rate, examples with a margin
     below zero, whose label the model finds less likely than another, are suspect if they make a
     hill of their own, beyond that of the right labels, and are rejected no more surely than others
     are accepted. In clean data there is no such hill, whether a model fits it or not, and where
@@ -172,11 +174,12 @@ def rank_label_issues(
             that an epoch left out. They are read an epoch at a time: float32 and a `numpy.memmap`
             are not copied.
         margins: instead of losses: p(label) less the largest other probability, in [-1, 1].
-        noise_rate: the share of wrong labels, in [0, 1].
-        labels: the given labels, numbers or words, shape (n,), for margins without a rate. With
-            them, a class of which more than a third is suspect, and more than three times as large
-            a share as of all, comes last in the order, and its examples are not suspect: a rare
-            class that the model hardly ever predicts looks wrong.
+        noise_rate: the share of wrong labels, in [0, 1]; with labels, a share for each class will
+            do, (k,), in the order of `np.unique(labels)`.
+        labels: the given labels, numbers or words, shape (n,), with a rate, or with margins. For
+            margins without a rate, a class of which more than a third is suspect, and more than
+            three times as large a share as of all, comes last in the order, and its examples are
+            not suspect: a rare class that the model hardly ever predicts looks wrong.
 
     Raises:
         ValueError: also for an example without a value in any epoch, or an epoch without any.
@@ -188,10 +191,9 @@ def rank_label_issues(
     if (losses is None) == (margins is None):
         got = "neither" if losses is None else "both"
         raise ValueError(f"losses: must be given unless margins are, got {got}; try one of the two")
-    if labels is not None and (margins is None or noise_rate is not None):
-        got = "losses" if margins is None else f"noise_rate={noise_rate}"
-        rule = "labels: must be given with margins and no rate"
-        raise ValueError(f"{rule}, got {got}; try without labels")
+    if labels is not None and margins is None and noise_rate is None:
+        rule = "labels: must be given with margins, or with a noise rate"
+        raise ValueError(f"{rule}, got losses alone; try without labels")
     if margins is not None:
         (scores,) = _means("margins", margins, lambda margin: (1 - margin) / 2)
         tie_break = scores
@@ -200,11 +202,44 @@ def rank_label_issues(
     else:
         # The scores of large losses round to 1; the losses themselves break the tie.
         scores, tie_break = _means("losses", losses, lambda loss: -np.expm1(-loss), np.asarray)
-    order, count = np.lexsort((-tie_break, -scores)), 0
-    if noise_rate is not None:
+    order = np.lexsort((-tie_break, -scores))
+    if noise_rate is None:
+        return LabelIssues(scores, order, 0)
+    if labels is None:
         rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share of wrong labels")
-        count = rate_to_count(len(order), rate_to_parts(rate))
-    return LabelIssues(scores, order, count)
+        return LabelIssues(scores, order, rate_to_count(len(order), rate_to_parts(rate)))
+    suspect = _of_each_class(order, noise_rate, _given(labels, scores))
+    return LabelIssues(
+        scores, order[np.argsort(~suspect[order], kind="stable")], int(suspect.sum())
+    )
+
+
+def _of_each_class(order: NDArray[np.intp], rates: Any, labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return who is suspect, (n,): the given share of each class, the first in the order."""
+    classes, of = np.unique(labels, return_inverse=True)
+    advice = "try one share of wrong labels, or one for each of np.unique(labels)"
+    if np.ndim(rates):
+        checks.same_length("noise_rate", rates, "classes", classes)
+    else:
+        rates = [rates] * len(classes)
+    suspect = np.zeros(len(order), dtype=bool)
+    for j, given in enumerate(rates):
+        rate = checks.number("noise_rate", given, 0, 1, advice)
+        own = order[of[order] == j]
+        suspect[own[: rate_to_count(len(own), rate_to_parts(rate))]] = True
+    return suspect
+
+
+def _given(labels: ArrayLike, scores: NDArray[Any]) -> NDArray[Any]:
+    """Return labels as an array, (n,)."""
+    given = checks.array("labels", labels)
+    if given.ndim != 1:
+        raise ValueError(
+            f"labels: must have shape (n,), got shape {given.shape}; "
+            "try labels.ravel() on a column, labels.argmax(1) on one-hot rows"
+        )
+    checks.same_length("labels", given, "scores", scores)
+    return given
 
 
 def _beyond_the_valley(scores: NDArray[np.float64], labels: ArrayLike | None) -> LabelIssues:
@@ -212,14 +247,7 @@ def _beyond_the_valley(scores: NDArray[np.float64], labels: ArrayLike | None) ->
     cut, precision = second_hill(scores)
     known = np.ones(len(scores), dtype=bool)
     if labels is not None:
-        given = checks.array("labels", labels)
-        if given.ndim != 1:
-            raise ValueError(
-                f"labels: must have shape (n,), got shape {given.shape}; "
-                "try labels.ravel() on a column, labels.argmax(1) on one-hot rows"
-            )
-        checks.same_length("labels", given, "margins", scores)
-        known = known_classes(scores > cut, given)
+        known = known_classes(scores > cut, _given(labels, scores))
         if not known.all():
             cut, precision = second_hill(scores[known])
     order = np.lexsort((-scores, ~known))

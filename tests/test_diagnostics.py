@@ -314,7 +314,7 @@ def test_suspects_are_what_known_takes_for_bad():
         ({"losses": [[0.1, 0.2], [0.1]]}, r"^losses: must be an array, got lists of different"),
         (
             {"losses": [0.1], "labels": [0]},
-            r"^labels: must be given with margins and no rate, got lo",
+            r"^labels: must be given with margins, or with a noise rate, got lo",
         ),
         (
             {"margins": [0.1], "labels": [0], "noise_rate": 0.2},
@@ -330,3 +330,29 @@ def test_suspects_are_what_known_takes_for_bad():
 def test_a_ranking_of_nothing_usable_is_refused(keywords, message):
     with pytest.raises(ValueError, match=message):
         rank_label_issues(**keywords)
+
+
+def test_a_share_of_each_class_leaves_rare_classes():
+    """Of 8 a's and 4 b's a quarter each: 2 and 1, though every b looks worse than every a."""
+    labels = np.array(list("aaaaaaaabbbb"))
+    losses = np.array([0.1, 0.8, 0.2, 0.7, 0.3, 0.4, 0.5, 0.6, 2.0, 4.0, 3.0, 5.0])
+    issues = rank_label_issues(losses, noise_rate=0.25, labels=labels)
+    assert issues.order[:3].tolist() == [11, 1, 3]
+    assert issues.order.tolist() == [11, 1, 3, 9, 10, 8, 7, 6, 5, 4, 2, 0]
+    assert np.flatnonzero(issues.suspects).tolist() == [1, 3, 11]
+    assert rank_label_issues(losses, noise_rate=0.25).suspects[8:].sum() == 3
+    apart = rank_label_issues(losses, noise_rate=[0.5, 0.0], labels=labels)
+    assert np.flatnonzero(apart.suspects).tolist() == [1, 3, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ([0.1], r"^noise_rate: must have an entry for each of classes, got 1 for 2;"),
+        ([0.1, 1.2], r"^noise_rate: must be a number in \[0, 1\], got 1\.2;"),
+        (-0.1, r"^noise_rate: must be a number in \[0, 1\], got -0\.1;"),
+    ],
+)
+def test_shares_of_classes_that_do_not_fit_are_refused(rates, message):
+    with pytest.raises(ValueError, match=message):
+        rank_label_issues([0.1, 0.2], noise_rate=rates, labels=[0, 1])
