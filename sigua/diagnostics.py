@@ -209,9 +209,8 @@ def rank_label_issues(
         rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share of wrong labels")
         return LabelIssues(scores, order, rate_to_count(len(order), rate_to_parts(rate)))
     suspect = _of_each_class(order, noise_rate, _given(labels, scores))
-    return LabelIssues(
-        scores, order[np.argsort(~suspect[order], kind="stable")], int(suspect.sum())
-    )
+    order = order[np.argsort(~suspect[order], kind="stable")]
+    return LabelIssues(scores, order, int(suspect.sum()))
 
 
 def _of_each_class(order: NDArray[np.intp], rates: Any, labels: NDArray[Any]) -> NDArray[np.bool_]:
@@ -238,7 +237,7 @@ def _given(labels: ArrayLike, scores: NDArray[Any]) -> NDArray[Any]:
             f"labels: must have shape (n,), got shape {given.shape}; "
             "try labels.ravel() on a column, labels.argmax(1) on one-hot rows"
         )
-    checks.same_length("labels", given, "scores", scores)
+    checks.same_length("labels", given, "losses or margins", scores)
     return given
 
 
