@@ -14,14 +14,20 @@ def names():
     y = np.arange(200) % 3
     model = nn.Linear(5, 10)
     return {
+        "train": lambda method: nn.Linear(5, 10),
+        "x_held_out": inputs,
+        "y_held_out": labels,
         "model": model,
         "inputs": inputs,
         "labels": labels,
+        "x_train": inputs,
+        "y_train": labels,
         "loader": [(inputs, labels)],
         "optimizer": torch.optim.SGD(model.parameters(), 0.1),
         "epochs": 2,
         "x": np.random.default_rng(0).random((200, 5)),
         "y": y,
+        "issues": sigua.rank_label_issues(np.arange(64.0), noise_rate=0.2),
         "diagnosis": sigua.diagnose(0.8 * np.eye(3)[y] + 0.2 / 3, y),
     }
 

@@ -15,7 +15,7 @@ def names():
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy")
     tokens = rng.integers(0, 100, (64, 6))
-    given = {"model": model, "x": x, "y": y, "x_val": x, "y_val": y}
+    given = {"model": model, "keras_model": model, "x": x, "y": y, "x_val": x, "y_val": y}
     return given | {"tokens": tokens, "tags": tokens % 5}
 
 
