@@ -222,7 +222,7 @@ def corrected_losses(
     else:
         observed = ops.maximum(M.times(ops, ops.softmax(logits)), TINY)
         found = loss.at_label(ops, ops.log(observed), y)
-    if hasattr(ops, "are_small") and ops.are_small(found, FINITE):
+    if ops.are_small(found, FINITE):
         return found
     return ops.where(ops.abs(found) > FINITE, INF, found)
 

@@ -4,7 +4,6 @@ Logits and losses against each class have shape (N, k, ...), labels y (N, ...): 
 Columns have shape (n,), an entry per example. A count is an integer, or a 0-d integer tensor.
 
 Of entries: `abs`, `exp`, `log`, `where`; `maximum` and `minimum`, whose second may be a number.
-A backend may leave out `are_small`, whose answer where no value can be read is False.
 Of shapes: `reshape`, `stack`, `concat` (of rows), `roll`, `cumsum`, `take` (entries or rows at an
 index).
 """
@@ -162,7 +161,10 @@ def floor(z: Array, low: float) -> Array:
 
 
 def are_small(x: Array, limit: float) -> bool:
-    """Return whether it is known that no entry is beyond the limit, of either sign, or NaN."""
+    """Return whether it is known that no entry is beyond the limit, of either sign, or NaN.
+
+    False where no value can be read.
+    """
     return bool((np.abs(x) <= limit).all())
 
 

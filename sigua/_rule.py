@@ -99,9 +99,9 @@ def is_built_in(condition: object) -> bool:
 
 def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
     """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
-    comparable = batch.losses < float("inf")
+    comparable, ours = batch.losses < float("inf"), is_built_in(condition)
     masks = condition.split(batch, *numbers)
-    if not is_built_in(condition):
+    if not ours:
         if not isinstance(masks, tuple) or len(masks) != 2:
             raise ValueError(
                 f"condition: split must return good and bad, got {type(masks).__name__}; "
@@ -110,7 +110,7 @@ def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Spli
         for name, mask in zip(Split._fields, masks, strict=True):
             _require_mask(name, mask, comparable)
     good, bad = masks
-    if not is_built_in(condition) or reads(condition, "trusted"):  # others of ours are disjoint
+    if not ours or reads(condition, "trusted"):  # others of ours are disjoint
         bad = bad & ~good
     return Split(good & comparable, bad & comparable)
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from sigua import confidence
 from sigua._measure import FINITE, INF, is_index
 from sigua._method import Method
@@ -231,7 +229,6 @@ def select(
     silent = ranked > FINITE
     if not is_built_in(method.condition):  # which may write to what it is given
         ranked = ops.where(silent, INF, ranked)
-    nobody = isinstance(silent, np.ndarray) and not silent.any()  # that can be read at once
     given = trusted, sums, margins
     if size is None:
         size = losses.shape[0] if valid is None else ops.sum(ops.integers(valid))
@@ -241,7 +238,7 @@ def select(
         batch = Grouped(ops, ranked, valid, groups, *given)
     split = choose(method.condition, batch, tuple(rates))
     weights = signed(ops, split, gamma, method.separate, size, shares, losses)
-    if nobody:
+    if ops.are_small(ranked, FINITE):
         return Selection(*split, weights, silent)
     # If nothing is finite, nobody would be told: all count then, and the objective is infinite.
     lost = ops.all(silent)

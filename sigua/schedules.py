@@ -154,8 +154,7 @@ def rate_to_count(size: Any, parts: Any) -> Any:
     >>> rate_to_count(100, rate_to_parts(0.29))
     29
     """
-    kinds = [_kind("size", size), _kind("parts", parts)]
-    if not any("32" in kind for kind in kinds):
+    if "32" not in _kind("size", size) + _kind("parts", parts):
         return size * parts // PARTS
     low = size * (parts % 1000) // 1000
     middle = (size * (parts // 1000 % 1000) + low) // 1000

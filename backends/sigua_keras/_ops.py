@@ -51,6 +51,10 @@ rows = take = partial(ops.take, axis=0)
 floor = ops.maximum
 
 
+def are_small(x: Tensor, limit: float) -> bool:
+    return False
+
+
 def cast(x: Tensor, like: Tensor) -> Tensor:
     return ops.cast(x, like.dtype)
 
