@@ -67,12 +67,15 @@ def test_constructor_refuses(method, arguments, options, words):
 
 
 @pytest.mark.parametrize("name", ["weight", "reduction", "label_smoothing", "base", "per_class"])
-def test_options_of_0_2_are_not_set_without_a_word(name):
+def test_options_of_0_2_are_neither_set_nor_read_without_a_word(name):
     criterion = SIGUALoss(SL)
     with pytest.raises(AttributeError, match=rf"^{name}: must be the loss's own.*; try "):
         setattr(criterion, name, 1)
-    with pytest.raises(AttributeError, match=r"^method: must be given"):
-        criterion.method = AG
+    with pytest.raises(AttributeError, match=rf"^{name}: must be the loss's own, got one read"):
+        getattr(criterion, name)
+    assert not hasattr(criterion, name)
+    with pytest.raises(AttributeError, match="no attribute 'weights'"):
+        criterion.weights  # noqa: B018  # reading it is what is tested
 
 
 @pytest.mark.parametrize(
@@ -126,10 +129,15 @@ META = LOGITS.to("meta"), LABELS.to("meta")
         (SL, (LOGITS, None), {}, ["target", "torch tensor", "got a NoneType"]),
         (SL, (LOGITS, 10 * SOFT), {}, ["target", "sum to 1", "got 10 at [0]"]),
         (SL, (LOGITS[:, :2], torch.tensor([[2.0, -1]] * 6)), {}, ["target", "from 0 up"]),
-        (SL, (LOGITS, LABELS), {"where": LABELS}, ["where: must be a bool", "int64"]),
+        (
+            SL,
+            (LOGITS, LABELS),
+            {"where": LABELS},
+            ["where: ", "of torch.bool, got (6,) of torch.int64"],
+        ),
         (SL, (LOGITS, LABELS), {"where": MASK[:5]}, ["where: ", "(6,), got (5,)"]),
         (KNOWN, (LOGITS, LABELS), {}, ["trusted", "mask", "got None"]),
-        (KNOWN, (LOGITS, LABELS), {"trusted": LABELS}, ["trusted", "bool", "int64"]),
+        (KNOWN, (LOGITS, LABELS), {"trusted": LABELS}, ["trusted", "(6,) of torch.int64"]),
         (KNOWN, (LOGITS, LABELS), {"trusted": MASK[:5]}, ["trusted", "(6,)"]),
         (KNOWN, (LOGITS, LABELS), {"trusted": MASK.numpy()}, ["trusted", "torch tensor"]),
         (KNOWN, (LOGITS, LABELS), {"trusted": MASK.to("meta")}, ["trusted: ", "cpu, got meta"]),
@@ -199,7 +207,7 @@ def test_a_loss_per_row_or_per_image_is_none_too_many():
     for dims in ([], [1], [1, 2, 3]):
         loss = SIGUALoss(SL, lambda z, y, d=dims: (z - y).square().sum(d) if d else z - y)
         loss(images, torch.zeros(6, 3, 4, 4)).backward()
-    with pytest.raises(ValueError, match=r"^where: must be a bool per example, "):
+    with pytest.raises(ValueError, match=r"^where: must be a torch tensor, "):
         loss(images, torch.zeros(6, 3, 4, 4), where=images > 0)
 
 

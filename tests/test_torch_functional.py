@@ -106,7 +106,7 @@ def test_marks_and_a_confidence(names):
         (sigua.sigua_ag(), {"logits": torch.zeros(4, 3)}, "^labels: must be given"),
         (SL, {"groups": "class"}, "^labels: must be given"),
         (SL, {"groups": "images"}, "^groups: must be one of"),
-        (SL, {"where": torch.ones(3)}, "^where: must be a bool per example"),
+        (SL, {"where": torch.ones(3)}, "^where: must be .* of torch.bool, got"),
         (SL, {"trusted": torch.ones(4) > 0}, "^trusted: must come with sigua.Known"),
         (KNOWN, {}, "^trusted: must be given"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +10,7 @@ import torch
 from torch import Tensor
 
 from sigua_torch import _check, _ops
-
-HALF = torch.float16, torch.bfloat16
+from sigua_torch._ops import HALF
 
 
 class Examples(NamedTuple):
@@ -28,20 +28,38 @@ class Examples(NamedTuple):
     """Whether NumPy can look at them."""
 
 
+def logits_of(output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logits of a model's output, classes in dimension 1, and their target.
+
+    They are (N, length, k) where the target is (N, length), as in token classification. A causal
+    language model (its output is a `CausalLMOutput...`) predicts the next token at each place: the
+    last place has no target, and the first token no logits.
+    """
+    if isinstance(output, (tuple, list)):
+        advice = "return_dict=True in the model's config, or passing the logits"
+        rule = "be logits, or an output that names them"
+        _check.refuse("input", rule, type(output).__name__, advice)
+    named = isinstance(output, Mapping)
+    if named and "logits" not in output:
+        got = ", ".join(map(repr, output)) or "an empty one"
+        advice = "returning the logits under that name, or passing them"
+        _check.refuse("input", "have 'logits' if it is a mapping", got, advice)
+    logits: Tensor = output["logits"] if named else getattr(output, "logits", output)
+    tensors = isinstance(logits, Tensor) and isinstance(target, Tensor)
+    if tensors and logits.ndim == 3 and logits.shape[:2] == target.shape:
+        if any("CausalLMOutput" in kind.__name__ for kind in type(output).__mro__):
+            logits, target = logits[:, :-1], target[:, 1:]
+        logits = logits.movedim(2, 1)
+    return logits, target
+
+
 def of_classes(
     input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int, looked_up: bool = True
 ) -> Examples:
-    """Return examples with a class each, or with class probabilities.
+    """Return examples with a class each, or with class probabilities, or raise ValueError.
 
-    Args:
-        input: logits, (k,), (N, k) or (N, k, d1, ...).
-        target: class indices without the class dimension, or probabilities.
-        where: bool, with a loss's shape: who takes part.
-        ignore_index: the class index that takes no part.
-        looked_up: whether anything but `F.cross_entropy`, which ignores -100, looks up by labels.
-
-    Raises:
-        ValueError: they do not fit.
+    Arguments are those of the call; `looked_up` says whether anything but `F.cross_entropy`, which
+    ignores -100, looks up by labels.
     """
     _check_tensors(input, target)
     x, y = input, target
@@ -96,15 +114,7 @@ def of_any(
 ) -> Examples:
     """Return examples for a loss of the user's, which alone knows what they have to look like.
 
-    Args:
-        input: for the loss.
-        target: for the loss; of integers, `ignore_index` takes no part.
-        where: bool, with a loss's shape: who takes part.
-        ignore_index: as for class indices.
-        sigmoid: whether targets are to lie in [0, 1].
-
-    Raises:
-        ValueError: not tensors, or not on one device, or no targets for a sigmoid.
+    Of integers, `ignore_index` takes no part; targets of a sigmoid are to lie in [0, 1].
     """
     _check_tensors(input, target)
     plain, valid = _ops.is_plain(input), where
@@ -123,42 +133,25 @@ def of_any(
     return Examples(input, target, valid, None, plain)
 
 
-def groups_of(groups: Any, y: Tensor, input: Any, target: Any, shape: torch.Size) -> Tensor | None:
-    """Return who is judged together: integers, (n,); None for all.
+def groups_of(groups: Any, y: Tensor, input: Any, target: Any, shape: torch.Size) -> Tensor:
+    """Return who is judged together, integers, (n,), or raise ValueError if `groups` do not fit.
 
-    Args:
-        groups: "class", "image", or a function of input and target.
-        y: labels.
-        input: for the function, as the user gave it.
-        target: likewise.
-        shape: a loss's.
-
-    Raises:
-        ValueError: "class" without class indices, "image" of a loss per image, or a function that
-            does not return integers with a loss's shape.
+    A function is shown input and target as the user gave them; `shape` is a loss's.
     """
-    if groups is None:
-        return None
-    n, rule = shape.numel(), "groups: must not be"
+    n = shape.numel()
     if groups == "class":
         if y.is_floating_point() or y.numel() != n:
-            raise ValueError(
-                f"{rule} 'class' without class indices, got {y.dtype}; try target.argmax(1), or a "
-                "function of (input, target)"
-            )
+            advice = "target.argmax(1), or a function of (input, target)"
+            _check.refuse("groups", "not be 'class' without class indices", y.dtype, advice)
         return y.reshape(-1)
     if groups == "image":
         images = shape[0] if shape else 1
         if n == images > 1:
-            raise ValueError(
-                f"{rule} 'image' without several losses per image, one for each pixel or time "
-                f"step, got one for each of {images}; try leaving it out"
-            )
+            rule = "not be 'image' without several losses per image, as one for each pixel"
+            _check.refuse("groups", rule, f"one for each of {images}", "leaving it out")
         return torch.arange(images, device=y.device).repeat_interleave(n // max(images, 1))
     found: Tensor = groups(input, target)
     if not isinstance(found, Tensor) or found.shape != shape or found.is_floating_point():
-        raise ValueError(
-            f"groups: must return integers with a loss's shape, {tuple(shape)}, got {found}; "
-            "try lambda input, target: annotators"
-        )
+        rule = f"return integers with a loss's shape, {tuple(shape)}"
+        _check.refuse("groups", rule, found, "lambda input, target: annotators")
     return found.reshape(-1).long()

@@ -12,9 +12,12 @@ from torch import Tensor, abs, all, exp, log, reshape, roll, stack, sum
 from torch import cat as concat
 from torch.nn import functional as F
 
+from sigua import Split
+
 __all__ = ["abs", "all", "concat", "exp", "log", "reshape", "roll", "stack", "sum"]
 
 INF = float("inf")
+HALF = torch.float16, torch.bfloat16
 COUNTED = 512
 
 stop_gradient, integers = Tensor.detach, Tensor.long
@@ -36,6 +39,25 @@ def is_plain(x: Tensor) -> bool:
     if torch.compiler.is_compiling() or not x.is_cpu or is_transformed():
         return False
     return type(x) is Tensor or type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
+
+
+def as_seen(x: Any) -> Any:
+    """Return tensors as NumPy's views of their memory, and anything else as it is."""
+    if isinstance(x, Tensor):
+        return x.numpy(force=True)  # also of a negated view
+    return Split(as_seen(x.good), as_seen(x.bad)) if isinstance(x, Split) else x
+
+
+def as_tensor(x: Any) -> Tensor:
+    """Return NumPy's arrays as tensors on their memory, and tensors as they are."""
+    return x if isinstance(x, Tensor) else torch.from_numpy(x)
+
+
+def column(x: Any) -> Any:
+    """Return a tensor, or a pair, as one column each; `reshape` costs where it is one."""
+    if isinstance(x, Split):
+        return Split(*map(column, x))
+    return x if x is None or x.ndim == 1 else x.reshape(-1)
 
 
 def cast(x: Tensor, like: Tensor) -> Tensor:

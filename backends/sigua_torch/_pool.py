@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from sigua import checks
+from sigua import Split, checks
+from sigua_torch import _check
 
 REFUSED = -1
 """What a process sends instead of who takes part, or of a size, if it refuses its mini-batch."""
@@ -44,10 +46,8 @@ class Pool:
 
     def __getstate__(self) -> dict[str, Any]:
         if self.group is not None:
-            raise ValueError(
-                "sync: must be True or Pool(largest=...) to be pickled, got a process group, which "
-                "belongs to this process; try saving criterion.state_dict()"
-            )
+            rule, got = "be True or Pool(largest=...) to be pickled", "a process group"
+            _check.refuse("sync", rule, got, "saving criterion.state_dict()")
         return self.__dict__
 
     @property
@@ -58,15 +58,12 @@ class Pool:
     def check(self, n: int) -> None:
         """Raise ValueError if no group has been joined, or n examples are too many."""
         if not dist.is_initialized():
-            raise ValueError(
-                "sync: must have a process group to select over, got none; "
-                "try torch.distributed.init_process_group() first, or sync=None in one process"
-            )
+            advice = "torch.distributed.init_process_group() first, or sync=None in one process"
+            _check.refuse("sync", "have a process group to select over", None, advice)
         if self.largest is not None and n > self.largest:
-            raise ValueError(
-                f"largest: must be at least the examples of any process, got {self.largest} for "
-                f"a mini-batch of {n}; try Pool(largest={n})"
-            )
+            got = f"{self.largest} for a mini-batch of {n}"
+            rule = "be at least the examples of any process"
+            _check.refuse("largest", rule, got, f"Pool(largest={n})")
 
     def gather(self, columns: Sequence[Tensor]) -> list[Tensor]:
         """Return each column, (n,), of the whole group, one process after the other, padded with 0.
@@ -106,7 +103,7 @@ class Pool:
     def _largest(self, n: int, device: torch.device) -> int:
         sizes = self._sizes(n, device)
         if min(sizes) == REFUSED:
-            raise other_process()
+            _refuse_with_the_other()
         return max(sizes)
 
     def _sizes(self, n: int, device: torch.device) -> list[int]:
@@ -134,14 +131,54 @@ def pool_of(sync: Any) -> Pool | None:
         return None
     if isinstance(sync, Pool):
         return sync
-    if sync is True or (dist.is_available() and isinstance(sync, dist.ProcessGroup)):
-        return Pool(None if sync is True else sync)
-    raise ValueError(f"sync: must be True, a process group or a Pool, got {sync!r}; try sync=True")
+    if sync is not True and not (dist.is_available() and isinstance(sync, dist.ProcessGroup)):
+        _check.refuse("sync", "be True, a process group or a Pool", repr(sync), "sync=True")
+    return Pool(None if sync is True else sync)
 
 
-def other_process() -> ValueError:
-    """Return the error of those whose own mini-batch is fine."""
-    return ValueError(
-        "sync: must have a mini-batch that fits in every process, got one that another process "
-        "refuses; try its own message, which says why"
-    )
+def _refuse_with_the_other() -> NoReturn:
+    """Raise where the own mini-batch is fine, but another process's is not."""
+    got = "one that another process refuses"
+    advice = "its own message, which says why"
+    _check.refuse("sync", "have a mini-batch that fits in every process", got, advice)
+
+
+def in_pool(
+    ranked: Tensor, pool: Pool, plain: bool, marks: int, columns: dict[str, Any]
+) -> tuple[Tensor, dict[str, Any]]:
+    """Return what decides, and the other columns of `step.select`, of all processes, padded.
+
+    Padding takes no part. Of `trusted` every process gives `marks` columns. If another process
+    refuses its mini-batch, raise ValueError where values can be read (`plain`).
+    """
+    ones = torch.ones_like(ranked)
+    trusted, groups = columns.get("trusted"), columns.get("groups")
+    valid = columns.get("valid", ones)
+    masks = trusted if isinstance(trusted, Split) else (trusted, trusted)
+    given = [valid, ranked, columns.get("shares", valid)]
+    given += [ones if each is None else each for each in masks[:marks]]
+    valid, pooled, shares, *rest = pool.gather(given if groups is None else [*given, groups])
+    refused = (valid == REFUSED).any()
+    if plain and refused:
+        _refuse_with_the_other()
+
+    def gathered(part: Any) -> Any:
+        own = torch.from_numpy(part) if plain else part
+        found = pool.gather([own])[0].to(ranked.dtype)
+        return found.numpy() if plain else found
+
+    # Where values cannot be read, a process that refuses makes the loss of all NaN.
+    shares = shares.to(ranked.dtype).masked_fill(refused, float("nan"))
+    found: dict[str, Any] = {"valid": valid > 0, "shares": shares}
+    if groups is not None:
+        found["groups"] = rest[-1].long()
+    if trusted is not None:
+        pair = Split(*(mask.bool() for mask in rest[:marks]))
+        found["trusted"] = pair if isinstance(trusted, Split) else pair.good
+    for name in {"sums", "margins"} & set(columns):
+        found[name] = partial(_called, gathered, columns[name])
+    return pooled.to(ranked.dtype), found
+
+
+def _called(gathered: Callable[[Any], Any], measure: Callable[..., Any], *how: Any) -> Any:
+    return gathered(measure(*how))

@@ -7,7 +7,8 @@ them.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from sigua import Method, checks, confidence
 from sigua.conditions import may_read_class_sums
 from sigua.step import Matrix, matrix, numpy_names
-from sigua_torch import _ops
+from sigua_torch import _check, _ops
 
 MOST_STEPS = 1_000_000
 WIDTH, COUNTS_WIDTH = 1024, 128
@@ -28,23 +29,12 @@ ROUNDING = 1 + 1e-4
 """A sum of class weights in float32 may exceed the total by this factor."""
 
 
-class Sums(NamedTuple):
-    """T as `sigua.step.class_sums` reads it, where the rule may ask for them."""
-
-    inverse_column_sums: Tensor
-
-
 class Numbers:
     """Gamma, the condition's numbers at the current epoch, and T; as numbers and on the device.
 
-    On the device they are tensors that are filled in place, so that they change without
-    recompilation, and without a transfer in the step. If steps are counted, they are tables with a
-    row per step of the warm-up.
-
-    Args:
-        method: its schedules are followed.
-        steps_per_epoch: calls per epoch; None if `set` sets the epoch.
-        like: has the precision and the device of the tensors.
+    There they are tensors, of the precision and the device of `like`, that are filled in place, so
+    that they change without recompilation, and without a transfer in the step. If steps are
+    counted, they are tables with a row per step of the warm-up.
     """
 
     def __init__(self, method: Method, steps_per_epoch: int | None, like: Tensor) -> None:
@@ -108,10 +98,12 @@ class Numbers:
         ]
         self._matrices: dict[torch.dtype, Matrix | None] = {}
         self.matrix(like)
-        self.class_sums: Sums | None = None
+        self.class_sums: SimpleNamespace | None = None
+        """What `sigua.step.class_sums` reads of T, where the rule may ask for them."""
         backward = self.method.correction == "backward"
         if T is not None and backward and may_read_class_sums(self.method.condition):
-            self.class_sums = Sums(_ops.constant(T.inverse_column_sums, like))
+            sums = _ops.constant(T.inverse_column_sums, like)
+            self.class_sums = SimpleNamespace(inverse_column_sums=sums)
 
 
 class Confidence:
@@ -243,8 +235,8 @@ def _check_steps(method: Method, steps_per_epoch: int | None) -> None:
         return
     steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "try len(loader)")
     if not method.horizon * steps <= MOST_STEPS:
-        raise ValueError(
-            "steps_per_epoch: must let every schedule settle (a number or sigua.Knots; horizon= on "
-            f"your own condition) within {MOST_STEPS} steps, got {method.horizon:g} epochs of "
-            f"{steps} steps of {method!r}; try len(loader), or set_epoch before each epoch"
-        )
+        settle = "settle (a number or sigua.Knots; horizon= on your own condition)"
+        rule = f"let every schedule {settle} within {MOST_STEPS} steps"
+        got = f"{method.horizon:g} epochs of {steps} steps of {method!r}"
+        advice = "len(loader), or set_epoch before each epoch"
+        _check.refuse("steps_per_epoch", rule, got, advice)

@@ -54,17 +54,12 @@ class Options(NamedTuple):
 
 
 class Wrapped:
-    """Reads a criterion at every call, so that what is set on it later is obeyed.
+    """Reads a criterion at every call, so that what is set on it later is obeyed, or refused.
 
-    Args:
-        loss: `nn.CrossEntropyLoss`, a module with a reduction, or what returns a loss per example.
-
-    Raises:
-        ValueError: anything else, and later, where an option is set that is out of range.
+    It is an `nn.CrossEntropyLoss`, a module with a reduction, or what returns a loss per example.
     """
 
     def __init__(self, loss: Any) -> None:
-        _check.loss(loss)
         self.loss = loss
         self.is_module = isinstance(loss, nn.Module) and hasattr(loss, "reduction")
         kind = nn.CrossEntropyLoss
@@ -111,13 +106,7 @@ class Wrapped:
 
 
 def shares(weight: Tensor, y: Tensor, valid: Tensor | None) -> Tensor:
-    """Return each example's part of the plain criterion's denominator, (n,).
-
-    Args:
-        weight: (k,), in the logits' precision.
-        y: class indices, those that are ignored replaced.
-        valid: (n,): who takes part.
-    """
+    """Return each example's part of the plain criterion's denominator, (n,), for labels y."""
     found: Tensor = weight[y].reshape(-1)
     return found if valid is None else found.masked_fill(~valid, 0.0)
 

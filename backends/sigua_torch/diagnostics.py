@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import NoReturn
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from sigua import Split, checks
 from sigua.diagnostics import EpochReport, masks_to_count, report
+from sigua_torch import _check
 
 # Not torch.uint8 for indices, which would be a mask.
 INTEGERS = torch.int64, torch.int32, torch.int16, torch.uint8
@@ -68,23 +68,23 @@ class SelectionMeter:
         """
         if not isinstance(split, Split):  # None after a call inside a transform of torch.func, too
             advice = "criterion.split after a training call"
-            _refuse("split", "be a sigua.Split", type(split).__name__, advice)
+            _check.refuse("split", "be a sigua.Split", type(split).__name__, advice)
         good, right, found = split.good, None, None
         if intact is not None:
-            _require("intact", intact, good.shape, (torch.bool,), "clean == y")
+            _check.fits("intact", intact, good.shape, (torch.bool,), "clean == y")
         if target is not None:
-            _require("target", target, good.shape, INTEGERS, "class indices, y.long()")
+            _check.fits("target", target, good.shape, INTEGERS, "class indices, y.long()")
         part = torch.ones_like(good) if target is None else target != ignore_index
         if logits is not None:
             if target is None:
-                _refuse("target", "be given with logits", None, "target=labels")
+                _check.refuse("target", "be given with logits", None, "target=labels")
             right, found = _compared(logits, target, part)
         masks = masks_to_count(split, part, intact=intact, right=right)
         kinds = ", ".join([*masks, *([] if found is None else [f"{found.shape[1]} classes"])])
         if self._kinds not in (None, kinds):
             advice = "the same arguments in each call, and a SelectionMeter for each output"
             got = f"{kinds} after {self._kinds}"
-            _refuse("update", "count the same until report()", got, advice)
+            _check.refuse("update", "count the same until report()", got, advice)
         self._kinds = kinds
         self.counts = {name: self.counts.get(name, 0) + mask.sum() for name, mask in masks.items()}
         self.classes = found if found is None or self.classes is None else self.classes + found
@@ -102,7 +102,7 @@ class SelectionMeter:
         """
         if not self.counts:
             advice = "update after each training step"
-            _refuse("update", "be called before report", "no call", advice)
+            _check.refuse("update", "be called before report", "no call", advice)
         names, parts = list(self.counts), list(self.counts.values())
         parts += [] if self.classes is None else self.classes.reshape(-1).unbind()
         values = torch.stack(parts).cpu().numpy()
@@ -161,9 +161,11 @@ class LabelHistory:
         """
         if not isinstance(logits, Tensor) or logits.ndim != 2 or not logits.is_floating_point():
             got = f"{tuple(np.shape(logits))} of {getattr(logits, 'dtype', type(logits).__name__)}"
-            _refuse("logits", "be a float torch tensor, (N, k)", got, "the model's own output")
-        _require("index", index, logits.shape[:1], INTEGERS[:-1], "an index per example")
-        _require("target", target, logits.shape[:1], INTEGERS, "y.long(), or y.argmax(1)")
+            _check.refuse(
+                "logits", "be a float torch tensor, (N, k)", got, "the model's own output"
+            )
+        _check.fits("index", index, logits.shape[:1], INTEGERS[:-1], "an index per example")
+        _check.fits("target", target, logits.shape[:1], INTEGERS, "y.long(), or y.argmax(1)")
         if logits.shape[1] == 1:  # a sigmoid is a softmax of (0, z)
             logits = torch.cat([torch.zeros_like(logits), logits], 1)
         _in_range("index", index, self.num_examples)
@@ -187,7 +189,7 @@ class LabelHistory:
         """
         if self._current is None or not self._is_new:
             advice = "update after each training step"
-            _refuse("update", "be called before end_epoch", "no call", advice)
+            _check.refuse("update", "be called before end_epoch", "no call", advice)
         self._epochs.append(self._current.cpu().numpy().copy())
         self._is_new = False
 
@@ -204,33 +206,15 @@ class LabelHistory:
     def _ended(self, row: int) -> NDArray[np.float32]:
         if not self._epochs:
             advice = "history.end_epoch()"
-            _refuse("end_epoch", "be called after each epoch", "no call", advice)
+            _check.refuse("end_epoch", "be called after each epoch", "no call", advice)
         return np.array([epoch[row] for epoch in self._epochs])
-
-
-def _refuse(name: str, rule: str, got: object, advice: str) -> NoReturn:
-    raise ValueError(f"{name}: must {rule}, got {got}; try {advice}")
-
-
-def _require(
-    name: str, value: object, shape: torch.Size, dtypes: tuple[torch.dtype, ...], advice: str
-) -> None:
-    """Raise ValueError unless this is a tensor of the shape, and of one of the dtypes."""
-    got = type(value).__name__
-    if isinstance(value, Tensor):
-        if value.shape == shape and value.dtype in dtypes:
-            return
-        got = f"{tuple(value.shape)} of {value.dtype}"
-    _refuse(name, f"be a torch tensor, {tuple(shape)} of {dtypes[0]}", got, advice)
 
 
 def _in_range(name: str, value: Tensor, size: int) -> None:
     """Raise ValueError on an index outside [0, size); on the CPU only, because it is read."""
-    if value.device.type == "cpu" and value.numel():
-        low, high = (int(end) for end in value.aminmax())
-        if low < 0 or high >= size:
-            outside = low if low < 0 else high
-            _refuse(name, f"lie in [0, {size})", outside, "counting from 0")
+    if value.is_cpu:
+        outside = (value < 0) | (value >= size)
+        _check.first(name, f"lie in [0, {size})", outside, value, "counting from 0")
 
 
 def _compared(logits: Tensor, target: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,7 +238,7 @@ def _predicted(logits: Tensor, shape: torch.Size) -> tuple[Tensor, int]:
     if not ndim or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         rule = f"have the split's shape {tuple(shape)}, and a dimension for the classes"
-        _refuse("logits", rule, got, "those of the same mini-batch")
+        _check.refuse("logits", rule, got, "those of the same mini-batch")
     if logits.shape[dim] == 1:
         return (logits.squeeze(dim) > 0).long(), 2
     return logits.argmax(dim), logits.shape[dim]

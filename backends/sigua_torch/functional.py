@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,14 +12,10 @@ from sigua.conditions import reads
 from sigua.confidence import zeros as remembered
 from sigua.requirements import require_classes, require_method
 from sigua_torch import _check, _ops
-from sigua_torch._examples import HALF, of_classes
-from sigua_torch._pool import REFUSED, Pool, other_process
+from sigua_torch._examples import of_classes
+from sigua_torch._objective import margins_of
+from sigua_torch._ops import HALF, as_seen, as_tensor, column
 from sigua_torch._wrapped import Criterion, Wrapped
-
-BLOCK = 2**16
-"""Of so many entries NumPy makes one block of a large mini-batch."""
-FEW_CLASSES = 64
-"""Up to so many, NumPy reduces over classes several times as fast where each is in one piece."""
 
 
 def two_way(input: Tensor) -> Tensor:
@@ -127,7 +120,10 @@ def select(
     if isinstance(groups, str):
         _check.groups(groups, "image is a shape's, so that integers have to say it")
         groups = _given("labels", labels)
-    see = as_seen if plain else _itself
+
+    def see(value: Any) -> Any:
+        return as_seen(value) if plain else value
+
     by_class, margins = reads(method.condition, "confidence"), None
     if by_class or reads(method.condition, "margins"):
         x, state = _given("logits", x), see(confidence)
@@ -152,107 +148,10 @@ def select(
         margins=margins,
         groups=see(column(groups)),
     )
-    parts = (part if isinstance(part, Tensor) else torch.from_numpy(part) for part in chosen)
-    return step.Selection(*(part.reshape(losses.shape) for part in parts))
-
-
-def _itself(x: Any) -> Any:
-    return x
+    return step.Selection(*(as_tensor(part).reshape(losses.shape) for part in chosen))
 
 
 def _given(name: str, value: Tensor | None) -> Tensor:
     if value is None:
-        raise ValueError(f"{name}: must be given for this rule, got None; try {name}={name}")
+        _check.refuse(name, "be given for this rule", None, f"{name}={name}")
     return value
-
-
-def as_seen(x: Any) -> Any:
-    """Return tensors as NumPy's views of their memory, and anything else as it is."""
-    if isinstance(x, Tensor):
-        return x.numpy(force=True)  # also of a negated view
-    return Split(as_seen(x.good), as_seen(x.bad)) if isinstance(x, Split) else x
-
-
-def column(x: Any) -> Any:
-    """Return a tensor, or a pair, as one column each; `reshape` costs where it is one."""
-    if isinstance(x, Split):
-        return Split(*map(column, x))
-    return x if x is None or x.ndim == 1 else x.reshape(-1)
-
-
-class Blocks(step.Margins):
-    """Measures a large mini-batch block by block: each then stays in the processor's cache."""
-
-    def __call__(self, by_class: bool = True, power: float = 0.0) -> Any:
-        x, rows = self.logits, max(1, BLOCK // self.logits.shape[1])
-        if x.ndim > 2 or len(x) <= rows:
-            return super().__call__(by_class, power)
-        parts = (slice(i, i + rows) for i in range(0, len(x), rows))
-        made = (step.Margins(self.ops, x[i], self.y[i], self.state) for i in parts)
-        return np.concatenate([margins(by_class, power) for margins in made])
-
-
-def margins_of(logits: Tensor, y: Tensor, state: Any, plain: bool) -> step.Margins:
-    """Return what measures margins, of NumPy's arrays if those can be looked at.
-
-    Args:
-        logits: (N, k, ...).
-        y: labels.
-        state: what is remembered, of NumPy's likewise; None if the rule reads no confidence.
-        plain: whether NumPy can look at them.
-    """
-    if not plain:
-        return step.Margins(_ops, logits.detach(), y, state)
-    x = as_seen(logits)
-    x = np.asfortranarray(x) if x.ndim == 2 and x.shape[1] <= FEW_CLASSES else x
-    return Blocks(step.numpy_names, x, as_seen(y), state)
-
-
-def in_pool(
-    ranked: Tensor, pool: Pool, plain: bool, marks: int, columns: dict[str, Any]
-) -> tuple[Tensor, dict[str, Any]]:
-    """Return what decides, and the columns of `choose`, of all processes.
-
-    Padding takes no part.
-
-    Args:
-        ranked: (n,), this process's.
-        pool: who gathers.
-        plain: whether values can be read.
-        marks: how many columns of `trusted` every process gives.
-        columns: this process's.
-
-    Raises:
-        ValueError: another process refuses its mini-batch.
-    """
-    ones = torch.ones_like(ranked)
-    trusted, groups = columns.get("trusted"), columns.get("groups")
-    valid = columns.get("valid", ones)
-    masks = trusted if isinstance(trusted, Split) else (trusted, trusted)
-    given = [valid, ranked, columns.get("shares", valid)]
-    given += [ones if each is None else each for each in masks[:marks]]
-    valid, pooled, shares, *rest = pool.gather(given if groups is None else [*given, groups])
-    refused = (valid == REFUSED).any()
-    if plain and refused:
-        raise other_process()
-
-    def gathered(part: Any) -> Any:
-        own = torch.from_numpy(part) if plain else part
-        found = pool.gather([own])[0].to(ranked.dtype)
-        return found.numpy() if plain else found
-
-    # Where values cannot be read, a process that refuses makes the loss of all NaN.
-    shares = shares.to(ranked.dtype).masked_fill(refused, float("nan"))
-    found: dict[str, Any] = {"valid": valid > 0, "shares": shares}
-    if groups is not None:
-        found["groups"] = rest[-1].long()
-    if trusted is not None:
-        pair = Split(*(mask.bool() for mask in rest[:marks]))
-        found["trusted"] = pair if isinstance(trusted, Split) else pair.good
-    for name in {"sums", "margins"} & set(columns):
-        found[name] = partial(_called, gathered, columns[name])
-    return pooled.to(ranked.dtype), found
-
-
-def _called(gathered: Callable[[Any], Any], measure: Callable[..., Any], *how: Any) -> Any:
-    return gathered(measure(*how))

@@ -1,49 +1,25 @@
-"""`SIGUALoss`, the criterion: measure, choose, reduce."""
+"""`SIGUALoss`, the criterion: what a training loop calls, and its life."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sigua import Method, Split, step
-from sigua.conditions import may_read_marks, reads
-from sigua.requirements import require_classes, require_method, require_whole
+from sigua import Method, Split
+from sigua.conditions import reads
+from sigua.requirements import require_method, require_whole
 from sigua_torch import _check, _ops
-from sigua_torch._examples import Examples, groups_of, of_any, of_classes
-from sigua_torch._logits import logits_of
+from sigua_torch._examples import logits_of
+from sigua_torch._objective import Objective
+from sigua_torch._ops import as_tensor
 from sigua_torch._pool import pool_of
 from sigua_torch._state import Confidence, Numbers, is_saved
-from sigua_torch._wrapped import Criterion, Options, Wrapped, reduced, shares
-from sigua_torch.functional import as_seen, column, in_pool, margins_of
+from sigua_torch._wrapped import Criterion, Wrapped
 
 Groups = str | Callable[[Any, Tensor], Tensor] | None
-
-
-class Measured(NamedTuple):
-    """A mini-batch: all that may be refused has been, and nothing is changed yet."""
-
-    losses: Tensor
-    """(n,), with gradient."""
-    shape: torch.Size
-    """What a loss has for the user."""
-    plain: bool
-    """Whether NumPy can look at them."""
-    reduction: str
-    ranked: Tensor
-    """(n,): what decides, without class weights."""
-    columns: dict[str, Any]
-    """The other arguments of `choose`."""
-    items: Any
-    """What "mean" divides by; None for the examples at hand."""
-    here: float | None
-    """Their own part of `items`, where that is known and asked for."""
-    is_plain: bool
-    """Whether `ranked` is the cross-entropy at the labels."""
 
 
 class SIGUALoss(nn.CrossEntropyLoss):
@@ -117,18 +93,15 @@ class SIGUALoss(nn.CrossEntropyLoss):
             require_whole(method, "groups")
         nn.Module.__init__(self)
         # What a call reads is in plain attributes, which a module finds at once.
-        self._method, self._groups, self._pool = method, groups, pool_of(sync)
-        self._by_class = reads(method.condition, "confidence")
-        self._reads_margins = self._by_class or reads(method.condition, "margins")
-        self._looked_up = self._reads_margins or method.T is not None or groups is not None
-        self._has_classes = method.T is not None or hasattr(method, "num_classes")
-        self._marks = 2 * may_read_marks(method.condition)
+        self._method = method
         self.loss = nn.CrossEntropyLoss() if loss is None else loss
         with torch.inference_mode(False):  # whose tensors could not be filled later
             self._like = torch.empty((), dtype=torch.float32)
             self._numbers = Numbers(method, steps_per_epoch, self._like)
-        counts = reads(method.condition, "counts")
-        self._confidence = Confidence(counts, self._like.device) if self._by_class else None
+        by_class, counts = (reads(method.condition, name) for name in ("confidence", "counts"))
+        self._confidence = Confidence(counts, self._like.device) if by_class else None
+        self._pool = pool_of(sync)
+        self._objective = Objective(method, groups, self._pool, self._numbers, self._confidence)
         alone = self._pool is None and groups is None
         self._advice = _check.Advice(method, steps_per_epoch is not None, alone)
         self._last: list[Any] = []
@@ -147,8 +120,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if not self._last:
             return None
         *masks, shape = self._last
-        tensors = (mask if isinstance(mask, Tensor) else torch.from_numpy(mask) for mask in masks)
-        return Split(*(mask.reshape(shape) for mask in tensors))
+        return Split(*(as_tensor(mask).reshape(shape) for mask in masks))
 
     @property
     def epoch(self) -> float:
@@ -165,10 +137,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
             ValueError: `epoch` is negative, or the criterion counts by itself (`steps_per_epoch`).
         """
         if self._numbers.steps_per_epoch is not None:
-            raise ValueError(
-                "set_epoch: must not be called on a criterion that counts by itself, got "
-                f"steps_per_epoch={self._numbers.steps_per_epoch}; try leaving one of the two out"
-            )
+            got = f"steps_per_epoch={self._numbers.steps_per_epoch}"
+            rule = "not be called on a criterion that counts by itself"
+            _check.refuse("set_epoch", rule, got, "leaving one of the two out")
         self._numbers.set(epoch)
         self.end_step()
         if epoch > 0:
@@ -187,14 +158,21 @@ class SIGUALoss(nn.CrossEntropyLoss):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._method!r})"
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _check.MOVED:
+            _check.moved(name, self.loss, "read")
+        return super().__getattr__(name)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "loss":
-            needs = "T" if self._method.T is not None else "margins" if self._reads_margins else ""
-            if needs:
-                _check.of_softmax(value, needs)
+            method = self._method
+            margins = any(reads(method.condition, name) for name in ("margins", "confidence"))
+            _check.loss(value, "T" if method.T is not None else "margins" * margins)
             self._wrapped = Wrapped(value)
-        elif name in _check.MOVED or name in _check.FIXED:
-            _check.set_late(name, self.loss)
+        elif name in _check.MOVED:
+            _check.moved(name, self.loss, "set")
+        elif name in _check.FIXED:
+            _check.fixed(name)
         super().__setattr__(name, value)
 
     def forward(
@@ -228,167 +206,34 @@ class SIGUALoss(nn.CrossEntropyLoss):
         """
         if not isinstance(input, Tensor):
             input, target = logits_of(input, target)
+        objective, wrapped = self._objective, self._wrapped
         if not (self.training and torch.is_grad_enabled()):
-            return self._plain(input, target, where, num_items_in_batch)
+            return objective.plain(wrapped, input, target, where, num_items_in_batch)
         try:
-            measured = self._measured(input, target, where, trusted, num_items_in_batch)
+            measured = objective.measured(
+                wrapped, input, target, where, trusted, num_items_in_batch
+            )
         except Exception:
-            if self._pool is not None:
-                columns = 3 + self._marks + (self._groups is not None)
-                self._pool.refuse(columns, self._numbers.device)
+            objective.refuse()
             raise
         losses = measured.losses
         if measured.plain:
             self._advice.look(losses.shape[0])
-        weights, silent = self._weights(measured)
+        weights: Tensor
+        good, bad, weights, silent = objective.chosen(measured)
+        transformed = not measured.plain and _ops.is_transformed()
+        self._last[:] = () if transformed else (good, bad, measured.shape)
         if silent is not None:
             losses = losses.masked_fill(silent, 0.0)
         if measured.reduction == "none":
             return (losses * weights).reshape(measured.shape)
         return torch.dot(losses, weights)
 
-    def _examples(self, options: Options, input: Tensor, target: Tensor, where: Any) -> Examples:
-        """Return the examples, or raise ValueError if they do not fit."""
-        wrapped, method = self._wrapped, self._method
-        if not (wrapped.is_cross_entropy or self._reads_margins or method.T is not None):
-            return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
-        looked_up = self._looked_up or not options.is_plain or options.weight is not None
-        given = of_classes(input, target, where, options.ignore_index, looked_up)
-        if self._has_classes or options.weight is not None:
-            require_classes(method, given.logits.shape[1])
-            _check.weights(options.weight, given.logits.shape[1])
-        return given
-
-    def _plain(self, input: Tensor, target: Tensor, where: Any, items: Any) -> Tensor:
-        """Return the plain criterion's loss."""
-        wrapped, options = self._wrapped, self._wrapped.read()
-        items = items if options.reduction == "mean" else None
-        if wrapped.is_module and where is None and items is None:
-            plain: Tensor = wrapped.loss(input, target)
-            return plain
-        x, y, valid, shape, readable = self._examples(options, input, target, where)
-        options = options.cast(x.dtype)
-        losses = options.loss.at_label(_ops, x, y)
-        losses, valid = losses.reshape(losses.shape if shape is None else shape), column(valid)
-        if items is not None:
-            items = _check.items(items, _taking_part(losses, valid) if readable else None)
-        by_class = None
-        if options.weight is not None and step.is_index(y, x):
-            by_class = shares(options.weight, y, valid)
-        return reduced(losses, options.reduction, valid, by_class, items)
-
-    def _measured(
-        self, input: Tensor, target: Tensor, where: Any, trusted: Any, items: Any
-    ) -> Measured:
-        """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
-        method, numbers, options = self._method, self._numbers, self._wrapped.read()
-        given = self._examples(options, input, target, where)
-        x, y, valid, shape, plain = given
-        if not plain:
-            _check.tensor("input", x, numbers.device, "criterion")
-            if _ops.is_transformed():
-                _check.transforms(self._by_class, numbers.steps_per_epoch)
-        M, options = numbers.matrix(x), options.cast(x.dtype)
-        losses = step.corrected_losses(_ops, method.correction, M, options.loss, x, y)
-        shape = losses.shape if shape is None else shape
-        if losses.shape.numel() != shape.numel():
-            _check.one_loss_each(losses.shape, shape)
-        if valid is not None and valid.shape.numel() != shape.numel():
-            _check.mask("where", valid, shape, x.device)
-        if trusted is not None or self._marks:
-            _check.trusted(method, trusted, shape, x.device)
-        ranked, columns = losses.detach(), {}
-        if valid is not None:
-            columns["valid"] = column(valid)
-        if options.weight is not None:
-            z, unweighted = x.detach(), options.loss._replace(weight=None)
-            ranked = step.corrected_losses(_ops, method.correction, M, unweighted, z, y)
-            if step.is_index(y, x):
-                columns["shares"] = shares(options.weight, y, columns.get("valid"))
-        if trusted is not None:
-            columns["trusted"] = column(trusted)
-        if self._groups is not None:
-            columns["groups"] = groups_of(self._groups, y, input, target, shape)
-        self._add_measures(columns, given, options)
-        here = None if items is None or not plain else _taking_part(losses, valid)
-        items = None if items is None else _check.items(items, here)
-        counted = float(columns["shares"].sum()) if here and "shares" in columns else here
-        if self._confidence is not None and items is not None:
-            self._confidence.check(items, counted)
-        if self._pool is not None:
-            self._pool.check(shape.numel())
-        losses, ranked = column(losses), column(ranked)
-        known = method.correction == "none" and step.is_index(y, x) and options.is_plain
-        return Measured(
-            losses, shape, plain, options.reduction, ranked, columns, items, counted, known
-        )
-
-    def _add_measures(self, columns: dict[str, Any], given: Examples, options: Options) -> None:
-        """Add what a rule may ask for: margins, and class sums."""
-        x, y, _, _, plain = given
-        if self._reads_margins:
-            known = self._confidence
-            state = None if known is None else known.state(x.shape[1], plain)
-            columns["margins"] = margins_of(x, y, state, plain)
-        T = self._numbers.class_sums
-        if T is not None:
-            loss = options.loss
-            loss = loss._replace(weight=None) if options.weight is not None else loss
-
-            def sums() -> Any:
-                found = step.class_sums(_ops, T, loss, x.detach()).reshape(-1)
-                return as_seen(found) if plain else found
-
-            columns["sums"] = sums
-
-    def _weights(self, measured: Measured) -> tuple[Tensor, Tensor | None]:
-        """Return the factors of Eq. 3, (n,), and whose losses say nothing, None for nobody's."""
-        losses, shape, plain, reduction, ranked, own, items, here, is_plain = measured
-        pool, numbers, columns, mine = self._pool, self._numbers, own, ranked
-        if pool is not None:
-            ranked, columns = in_pool(ranked, pool, plain, self._marks, own)
-        ops: Any = _ops
-        if plain:
-            ops, ranked = step.numpy_names, as_seen(ranked)
-            columns = {name: as_seen(part) for name, part in columns.items()} if columns else own
-        readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
-        size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
-        now = numbers.now(readable)
-        # Of infinite logits NumPy warns, where torch does not.
-        with np.errstate(invalid="ignore") if plain else nullcontext():
-            chosen = step.select(ops, self._method, now, ranked, size=size, **columns)
-        good, bad, weights, silent = chosen
-        if reduction == "mean":
-            total = columns["shares"].sum() if "shares" in columns else size
-            total = total if items is None else items
-            if pool is not None and items is None:  # gradients are averaged over the processes
-                total = total / pool.processes
-            weights = weights / _ops.or_one(total)
-        if pool is not None:
-            n = losses.shape[0]
-            good, bad, weights, silent = (
-                pool.own(part, n) for part in (good, bad, weights, silent)
-            )
-        if self._confidence is not None:
-            valid = as_seen(own.get("valid")) if plain else own.get("valid")
-            known = None if not is_plain else as_seen(mine) if plain else mine
-            sums = own["margins"].sums(valid, known)
-            sums = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
-            self._confidence.add(sums if pool is None else pool.total(sums), items, here)
-        numbers.advance()
-        self._last[:] = () if _ops.is_transformed() else (good, bad, shape)
-        if not plain:
-            return weights, silent
-        weights = torch.from_numpy(weights)
-        weights = weights if weights.dtype == losses.dtype else weights.to(losses.dtype)
-        return weights, torch.from_numpy(silent) if silent.any() else None
-
     def _replicate_for_data_parallel(self) -> Any:
         if self.training:
-            raise ValueError(
-                "criterion: must be outside of nn.DataParallel, which drops what its copies count, "
-                "got one inside; try criterion(parallel_model(inputs), labels)"
-            )
+            rule = "be outside of nn.DataParallel, which drops what its copies count"
+            advice = "criterion(parallel_model(inputs), labels)"
+            _check.refuse("criterion", rule, "one inside", advice)
         copy: nn.Module = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]  # PyTorch's
         return copy
 
@@ -417,13 +262,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def set_extra_state(self, state: Any) -> None:
         """Take over what `get_extra_state` returned, of a criterion with another method, too."""
-        rule = "_extra_state: must be the state of a criterion, finite and not negative"
+        rule, advice = "be the state of a criterion, finite and not negative", "its state_dict()"
         numbers = isinstance(state, Tensor) and state.is_floating_point()
         if not numbers or not (state.numel() == 1 or is_saved(state)):
             got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
-            raise ValueError(f"{rule}, got {got}; try the state_dict() of a criterion")
+            _check.refuse("_extra_state", rule, got, advice)
         if not state.is_meta and not ((state >= 0) & (state < float("inf"))).all():
-            raise ValueError(f"{rule}, got {state}; try the state_dict() of a criterion")
+            _check.refuse("_extra_state", rule, state, advice)
         with torch.inference_mode(False):
             self._numbers.set(0.0 if state.is_meta else state.flatten()[0].item())
             if self._confidence is not None:  # which begins anew after another method's
@@ -443,7 +288,3 @@ class SIGUALoss(nn.CrossEntropyLoss):
                 [epoch.flatten()[0].to(seen).expand(2, 1), seen], 1
             )
         super()._load_from_state_dict(state, prefix, *others)
-
-
-def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
-    return losses.numel() if valid is None else int(valid.sum())

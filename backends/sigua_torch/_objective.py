@@ -1,0 +1,257 @@
+"""The objective of a mini-batch: measure, choose, weigh. What it keeps is in `_state`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sigua import Method, step
+from sigua.conditions import may_read_marks, reads
+from sigua.requirements import require_classes
+from sigua_torch import _check, _ops
+from sigua_torch._examples import Examples, groups_of, of_any, of_classes
+from sigua_torch._ops import as_seen, column
+from sigua_torch._pool import Pool, in_pool
+from sigua_torch._state import Confidence, Numbers
+from sigua_torch._wrapped import Options, Wrapped, reduced, shares
+
+BLOCK = 2**16
+"""Of so many entries NumPy makes one block of a large mini-batch."""
+FEW_CLASSES = 64
+"""Up to so many, NumPy reduces over classes several times as fast where each is in one piece."""
+
+
+class Measured(NamedTuple):
+    """A mini-batch: all that may be refused has been, and nothing is changed yet."""
+
+    losses: Tensor
+    """(n,), with gradient."""
+    shape: torch.Size
+    """What a loss has for the user."""
+    plain: bool
+    """Whether NumPy can look at them."""
+    reduction: str
+    ranked: Tensor
+    """(n,): what decides, without class weights and gradient."""
+    columns: dict[str, Any]
+    """The other arguments of `step.select`."""
+    items: Any
+    """What "mean" divides by; None for the examples at hand."""
+    here: float | None
+    """Their own part of `items`, where that is known and asked for."""
+    is_plain: bool
+    """Whether the class confidence may take `ranked` for the cross-entropy at the labels."""
+
+
+class Objective:
+    """The training objective.
+
+    Args:
+        method: the method to train with.
+        groups: "class", "image", a function of input and target, or None.
+        pool: gathers from all processes; None for this one alone.
+        numbers: of the epoch.
+        confidence: of the classes, if the rule reads it.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        groups: Any,
+        pool: Pool | None,
+        numbers: Numbers,
+        confidence: Confidence | None,
+    ) -> None:
+        self.method, self.groups, self.pool, self.numbers = method, groups, pool, numbers
+        self.confidence, self.by_class = confidence, confidence is not None
+        self.reads_margins = self.by_class or reads(method.condition, "margins")
+        self.of_classes = self.reads_margins or method.T is not None  # whatever the loss
+        self.marks = 2 * may_read_marks(method.condition)
+
+    def plain(
+        self, wrapped: Wrapped, input: Tensor, target: Tensor, where: Any, items: Any
+    ) -> Tensor:
+        """Return the plain criterion's loss."""
+        options = wrapped.read()
+        items = items if options.reduction == "mean" else None
+        if wrapped.is_module and where is None and items is None:
+            plain: Tensor = wrapped.loss(input, target)
+            return plain
+        x, y, valid, shape, readable = self._examples(wrapped, options, input, target, where)
+        options = options.cast(x.dtype)
+        losses = options.loss.at_label(_ops, x, y)
+        losses, valid = losses.reshape(losses.shape if shape is None else shape), column(valid)
+        if items is not None:
+            items = _check.items(items, _taking_part(losses, valid) if readable else None)
+        by_class = None
+        if options.weight is not None and step.is_index(y, x):
+            by_class = shares(options.weight, y, valid)
+        return reduced(losses, options.reduction, valid, by_class, items)
+
+    def measured(
+        self,
+        wrapped: Wrapped,
+        input: Tensor,
+        target: Tensor,
+        where: Tensor | None,
+        trusted: Any,
+        items: Any,
+    ) -> Measured:
+        """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
+        method, numbers, options = self.method, self.numbers, wrapped.read()
+        x, y, valid, shape, plain = given = self._examples(wrapped, options, input, target, where)
+        if not plain:
+            _check.tensor("input", x, numbers.device, "criterion")
+            if _ops.is_transformed():
+                _check.transforms(self.by_class, numbers.steps_per_epoch)
+        M, options = numbers.matrix(x), options.cast(x.dtype)
+        losses = step.corrected_losses(_ops, method.correction, M, options.loss, x, y)
+        if shape is None:
+            shape = losses.shape
+        elif losses.shape != shape and losses.numel() != shape.numel():
+            rule = f"return a loss per example, {tuple(shape)}"
+            advice = "a loss between classes, or standard() and small losses for a regression"
+            _check.refuse("loss", rule, tuple(losses.shape), advice)
+        if trusted is not None or self.marks:
+            _check.trusted(method, trusted, shape, x.device)
+        ranked, columns = losses.detach(), {}
+        if valid is not None:
+            if valid.numel() != shape.numel():
+                _check.mask("where", valid, shape, x.device)
+            columns["valid"] = column(valid)
+        if options.weight is not None:
+            z, unweighted = x.detach(), options.loss._replace(weight=None)
+            ranked = step.corrected_losses(_ops, method.correction, M, unweighted, z, y)
+            if step.is_index(y, x):
+                columns["shares"] = shares(options.weight, y, columns.get("valid"))
+        if trusted is not None:
+            columns["trusted"] = column(trusted)
+        if self.groups is not None:
+            columns["groups"] = groups_of(self.groups, y, input, target, shape)
+        self._add_measures(columns, given, options)
+        here = None if items is None or not plain else _taking_part(losses, valid)
+        items = None if items is None else _check.items(items, here)
+        counted = float(columns["shares"].sum()) if here and "shares" in columns else here
+        if self.confidence is not None and items is not None:
+            self.confidence.check(items, counted)
+        if self.pool is not None:
+            self.pool.check(shape.numel())
+        losses, ranked = column(losses), column(ranked)
+        known = self.by_class and method.T is None and step.is_index(y, x) and options.is_plain
+        return Measured(
+            losses, shape, plain, options.reduction, ranked, columns, items, counted, known
+        )
+
+    def _examples(
+        self, wrapped: Wrapped, options: Options, input: Tensor, target: Tensor, where: Any
+    ) -> Examples:
+        """Return the examples, or raise ValueError if they do not fit."""
+        if not (wrapped.is_cross_entropy or self.of_classes):
+            return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
+        weight = options.weight
+        looked_up = self.of_classes or self.groups is not None or weight is not None
+        looked_up = looked_up or not options.is_plain
+        given = of_classes(input, target, where, options.ignore_index, looked_up)
+        if weight is not None or self.of_classes:
+            k = given.logits.shape[1]
+            require_classes(self.method, k)
+            if weight is not None and len(weight) != k:
+                rule = f"have an entry for each of the input's {k} classes"
+                _check.refuse("weight", rule, len(weight), "one weight per class")
+        return given
+
+    def _add_measures(self, columns: dict[str, Any], given: Examples, options: Options) -> None:
+        """Add what a rule may ask for: margins, and class sums."""
+        x, y, _, _, plain = given
+        if self.reads_margins:
+            known = self.confidence
+            state = None if known is None else known.state(x.shape[1], plain)
+            columns["margins"] = margins_of(x, y, state, plain)
+        T = self.numbers.class_sums
+        if T is not None:
+            loss = options.loss
+            loss = loss._replace(weight=None) if options.weight is not None else loss
+
+            def sums() -> Any:
+                found = step.class_sums(_ops, T, loss, x.detach()).reshape(-1)
+                return as_seen(found) if plain else found
+
+            columns["sums"] = sums
+
+    def refuse(self) -> None:
+        """Tell the other processes that this one refuses its mini-batch."""
+        if self.pool is not None:
+            columns = 3 + self.marks + (self.groups is not None)
+            self.pool.refuse(columns, self.numbers.device)
+
+    def chosen(self, measured: Measured) -> step.Selection:
+        """Return who is good and bad, the factors of Eq. 3, and whose losses say nothing.
+
+        Masks are tensors, or arrays of NumPy; the rest are tensors. `silent` is None for nobody.
+        What has to move with the step is moved.
+        """
+        losses, _, plain, reduction, ranked, own, items, here, is_plain = measured
+        pool, numbers, columns, mine = self.pool, self.numbers, own, ranked
+        if pool is not None:
+            ranked, columns = in_pool(ranked, pool, plain, self.marks, own)
+        ops: Any = _ops
+        if plain:
+            ops, ranked = step.numpy_names, as_seen(ranked)
+            columns = {name: as_seen(part) for name, part in columns.items()}
+        readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
+        size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
+        now = numbers.now(readable)
+        chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
+        good, bad, weights, silent = chosen
+        if reduction == "mean":
+            total = columns["shares"].sum() if "shares" in columns else size
+            total = total if items is None else items
+            if pool is not None and items is None:  # gradients are averaged over the processes
+                total = total / pool.processes
+            weights = weights / _ops.or_one(total)
+        if pool is not None:
+            n = losses.shape[0]
+            good, bad, weights, silent = (
+                pool.own(part, n) for part in (good, bad, weights, silent)
+            )
+        if self.confidence is not None:
+            valid = as_seen(own.get("valid")) if plain else own.get("valid")
+            known = None if not is_plain else as_seen(mine) if plain else mine
+            sums = own["margins"].sums(valid, known)
+            sums = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
+            self.confidence.add(sums if pool is None else pool.total(sums), items, here)
+        numbers.advance()
+        if plain:
+            weights = torch.from_numpy(weights)
+            weights = weights if weights.dtype == losses.dtype else weights.to(losses.dtype)
+            silent = torch.from_numpy(silent) if silent.any() else None
+        return step.Selection(good, bad, weights, silent)
+
+
+def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
+    return losses.numel() if valid is None else int(valid.sum())
+
+
+class Blocks(step.Margins):
+    """Measures a large mini-batch block by block: each then stays in the processor's cache."""
+
+    def __call__(self, by_class: bool = True, power: float = 0.0) -> Any:
+        x, rows = self.logits, max(1, BLOCK // self.logits.shape[1])
+        if x.ndim > 2 or len(x) <= rows:
+            with np.errstate(invalid="ignore"):  # of infinite logits, where torch is silent
+                return super().__call__(by_class, power)
+        parts = (slice(i, i + rows) for i in range(0, len(x), rows))
+        made = (Blocks(self.ops, x[i], self.y[i], self.state) for i in parts)
+        return np.concatenate([margins(by_class, power) for margins in made])
+
+
+def margins_of(logits: Tensor, y: Tensor, state: Any, plain: bool) -> step.Margins:
+    """Return what measures margins, by NumPy's names where that is plain, as is the state."""
+    if not plain:
+        return step.Margins(_ops, logits.detach(), y, state)
+    x = as_seen(logits)
+    x = np.asfortranarray(x) if x.ndim == 2 and x.shape[1] <= FEW_CLASSES else x
+    return Blocks(step.numpy_names, x, as_seen(y), state)
