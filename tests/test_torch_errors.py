@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import sigua
-from sigua_torch import SIGUALoss, losses
+from sigua_torch import SIGUALoss
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
 SL = sigua.sigua_sl(0.5, delta=0.2)
@@ -23,6 +23,7 @@ CE, BCE = nn.CrossEntropyLoss, nn.BCEWithLogitsLoss
     [
         ("sigua_sl", (), {}, ["method: must be a method", "got a str"]),
         (sigua.sigua_sl, (), {}, ["got sigua_sl itself", "try sigua_sl(...)"]),
+        (CE(), (SL,), {}, ["method: must be a method", "got a CrossEntropyLoss; try sigua."]),
         (SL, ("focal",), {}, ["loss: must be a criterion", "got a str"]),
         (SL, (torch.ones(10),), {}, ["loss: ", "got a Tensor", "nn.CrossEntropyLoss("]),
         (SL, (SIGUALoss(SL),), {}, ["loss: ", "got a SIGUALoss"]),
@@ -135,7 +136,7 @@ META = LOGITS.to("meta"), LABELS.to("meta")
             {"where": LABELS},
             ["where: ", "of torch.bool, got (6,) of torch.int64"],
         ),
-        (SL, (LOGITS, LABELS), {"where": MASK[:5]}, ["where: ", "(6,), got (5,)"]),
+        (SL, (LOGITS, LABELS), {"where": MASK[:5]}, ["where: ", "(6,)", "got (5,)"]),
         (KNOWN, (LOGITS, LABELS), {}, ["trusted", "mask", "got None"]),
         (KNOWN, (LOGITS, LABELS), {"trusted": LABELS}, ["trusted", "(6,) of torch.int64"]),
         (KNOWN, (LOGITS, LABELS), {"trusted": MASK[:5]}, ["trusted", "(6,)"]),
@@ -209,24 +210,6 @@ def test_a_loss_per_row_or_per_image_is_none_too_many():
         loss(images, torch.zeros(6, 3, 4, 4)).backward()
     with pytest.raises(ValueError, match=r"^where: must be a torch tensor, "):
         loss(images, torch.zeros(6, 3, 4, 4), where=images > 0)
-
-
-@pytest.mark.parametrize("wrong", [10, -1])
-def test_labels_that_another_loss_cannot_take_are_named(wrong):
-    """What PyTorch said is the cause; what else it raises is not reworded."""
-    labels = LABELS.clone()
-    labels[3] = wrong
-    for loss in (losses.generalized_cross_entropy, nn.MultiMarginLoss()):
-        criterion = SIGUALoss(SL, loss, steps_per_epoch=4)
-        with pytest.raises(ValueError, match=rf"^target: .* got {wrong} at \[3\];") as error:
-            criterion(LOGITS.clone().requires_grad_(), labels)
-        assert isinstance(error.value.__context__, (IndexError, RuntimeError))
-
-    def mine(logits, counts):
-        raise RuntimeError("mine")
-
-    with pytest.raises(RuntimeError, match=r"^mine$"):
-        SIGUALoss(SL, mine)(LOGITS.clone().requires_grad_(), LABELS)
 
 
 @pytest.mark.parametrize(
@@ -414,11 +397,6 @@ def test_a_loss_of_every_entry_is_no_loss_per_example():
     rows = nn.functional.one_hot(LABELS, 10).float()
     with pytest.raises(ValueError, match=r"^loss: must return a loss per example, \(6,\), got"):
         criterion(LOGITS.clone().requires_grad_(), rows)
-
-
-def test_a_method_and_a_loss_in_the_wrong_order_are_named():
-    with pytest.raises(ValueError, match=r"^method: .* got a CrossEntropyLoss; try sigua\."):
-        SIGUALoss(CE(), SL)
 
 
 def test_infinite_logits_give_no_warning_of_numpys():

@@ -93,14 +93,7 @@ class Wrapped:
         return Options(step.Own(self._asked), None, ignore_index, reduction)
 
     def _asked(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss per example; say so if it is the labels that it cannot take."""
-        try:
-            losses: Tensor = self._each(logits, target)
-        except (IndexError, RuntimeError):
-            fits = target.shape == logits.shape[:1] + logits.shape[2:]
-            if fits and not target.is_floating_point() and target.is_cpu:
-                _check.labels(target, torch.ones_like(target, dtype=torch.bool), logits.shape[1])
-            raise
+        losses: Tensor = self._each(logits, target)
         _check.per_example(losses, logits, target)
         return losses
 
