@@ -16,16 +16,11 @@ from sigua_torch._ops import HALF
 class Examples(NamedTuple):
     """A mini-batch that fits the criterion and itself."""
 
-    logits: Tensor
-    """float32 or better; (N, k, ...), or whatever a loss of the user's takes."""
-    y: Tensor
-    """Labels, those of who takes no part replaced by 0 if they are looked up."""
-    valid: Tensor | None
-    """bool, with a loss's shape: who takes part; None if it is known that all do."""
-    shape: torch.Size | None
-    """Of the losses; None where only the loss can tell."""
-    plain: bool
-    """Whether NumPy can look at them."""
+    logits: Tensor  # float32 or better; (N, k, ...), or whatever a loss of the user's takes
+    y: Tensor  # labels, those of who takes no part replaced by 0 if they are looked up
+    valid: Tensor | None  # bool, with a loss's shape: who takes part; None if known that all do
+    shape: torch.Size | None  # of the losses; None where only the loss can tell
+    plain: bool  # whether NumPy can look at them
 
 
 def logits_of(output: Any, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,35 +27,19 @@ FEW_CLASSES = 64
 class Measured(NamedTuple):
     """A mini-batch: all that may be refused has been, and nothing is changed yet."""
 
-    losses: Tensor
-    """(n,), with gradient."""
-    shape: torch.Size
-    """What a loss has for the user."""
-    plain: bool
-    """Whether NumPy can look at them."""
+    losses: Tensor  # (n,), with gradient
+    shape: torch.Size  # what a loss has for the user
+    plain: bool  # whether NumPy can look at them
     reduction: str
-    ranked: Tensor
-    """(n,): what decides, without class weights and gradient."""
-    columns: dict[str, Any]
-    """The other arguments of `step.select`."""
-    items: Any
-    """What "mean" divides by; None for the examples at hand."""
-    here: float | None
-    """Their own part of `items`, where that is known and asked for."""
-    is_plain: bool
-    """Whether the class confidence may take `ranked` for the cross-entropy at the labels."""
+    ranked: Tensor  # (n,): what decides, without class weights and gradient
+    columns: dict[str, Any]  # the other arguments of `step.select`
+    items: Any  # what "mean" divides by; None for the examples at hand
+    here: float | None  # their own part of `items`, where that is known and asked for
+    known: bool  # whether a class confidence may take `ranked` for cross-entropies at the labels
 
 
 class Objective:
-    """The training objective.
-
-    Args:
-        method: the method to train with.
-        groups: "class", "image", a function of input and target, or None.
-        pool: gathers from all processes; None for this one alone.
-        numbers: of the epoch.
-        confidence: of the classes, if the rule reads it.
-    """
+    """The training objective: of a method, groups, and a pool, by what is kept in between."""
 
     def __init__(
         self,
@@ -193,7 +177,7 @@ class Objective:
         Masks are tensors, or arrays of NumPy; the rest are tensors. `silent` is None for nobody.
         What has to move with the step is moved.
         """
-        losses, _, plain, reduction, ranked, own, items, here, is_plain = measured
+        losses, _, plain, reduction, ranked, own, items, here, is_known = measured
         pool, numbers, columns, mine = self.pool, self.numbers, own, ranked
         if pool is not None:
             ranked, columns = in_pool(ranked, pool, plain, self.marks, own)
@@ -219,7 +203,7 @@ class Objective:
             )
         if self.confidence is not None:
             valid = as_seen(own.get("valid")) if plain else own.get("valid")
-            known = None if not is_plain else as_seen(mine) if plain else mine
+            known = None if not is_known else as_seen(mine) if plain else mine
             sums = own["margins"].sums(valid, known)
             sums = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
             self.confidence.add(sums if pool is None else pool.total(sums), items, here)

@@ -33,10 +33,8 @@ class CrossEntropy(step.CrossEntropy):
 class Options(NamedTuple):
     """What a call reads from the criterion."""
 
-    loss: Any
-    """`sigua.step.CrossEntropy`, or `Own`."""
-    weight: Tensor | None
-    """float, (k,), of cross-entropy; None for 1 each."""
+    loss: Any  # `sigua.step.CrossEntropy`, or `Own`
+    weight: Tensor | None  # float, (k,), of cross-entropy; None for 1 each
     ignore_index: int
     reduction: str
 
