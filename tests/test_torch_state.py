@@ -145,15 +145,18 @@ def test_casts_do_not_round_what_the_method_says(monkeypatch):
 
 @each_method
 @pytest.mark.parametrize("weight", [None, torch.ones(10)], ids=["plain", "weighted"])
-def test_a_plain_model_s_state_loads_and_the_epoch_stays(method, weight):
+def test_a_plain_model_s_state_loads_and_changes_nothing_of_the_criterion_s(method, weight):
+    """Which has no epoch, and no class confidence."""
     plain = a_model(nn.CrossEntropyLoss(weight))
     model = a_model(SIGUALoss(method, nn.CrossEntropyLoss(None if weight is None else 2 * weight)))
     model.linear.weight.data.zero_()
     model.criterion.set_epoch(3)
-    state = plain.state_dict()
+    call(model.criterion, *next(batches(1)))
+    state, before = plain.state_dict(), model.criterion.get_extra_state()
     keys = list(state)
-    model.load_state_dict(state)
-    assert model.criterion.epoch == 3
+    for strict in (True, False):
+        model.load_state_dict(state, strict=strict)
+        assert torch.equal(model.criterion.get_extra_state(), before)
     assert torch.equal(model.linear.weight, plain.linear.weight)
     assert weight is None or torch.equal(model.criterion.loss.weight, weight)
     assert list(state) == keys  # the caller's own is left as it was
@@ -357,14 +360,3 @@ def test_inside_data_parallel_it_is_refused():
 
 def test_prints_its_method():
     assert repr(METHOD) in repr(SIGUALoss(METHOD))
-
-
-def test_a_state_without_the_criterions_changes_nothing():
-    """The state of a network alone, or of a plain criterion, has no epoch and no confidence."""
-    criterion = SIGUALoss(sigua.sigua_ag(), steps_per_epoch=1)
-    for logits, labels in batches(3):
-        criterion(logits, labels)
-    before = criterion.get_extra_state()
-    for strict in (True, False):
-        criterion.load_state_dict(nn.CrossEntropyLoss().state_dict(), strict=strict)
-        assert torch.equal(criterion.get_extra_state(), before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -13,6 +12,7 @@ from torch.nn import functional as F
 
 from sigua import Split, checks
 from sigua_torch import _check
+from sigua_torch._ops import as_tensor
 
 REFUSED = -1
 """What a process sends instead of who takes part, or of a size, if it refuses its mini-batch."""
@@ -75,7 +75,10 @@ class Pool:
         """
         n, largest = columns[0].shape[0], self.largest
         if largest is None:
-            largest = self._largest(n, columns[0].device)
+            sizes = self._sizes(n, columns[0].device)
+            if min(sizes) == REFUSED:
+                _refuse_with_the_other()
+            largest = max(sizes)
         table = torch.stack([column.to(torch.float64) for column in columns])
         return self._gathered(F.pad(table, (0, largest - n)))
 
@@ -99,12 +102,6 @@ class Pool:
         """Return this process's n entries of a pooled column."""
         start = dist.get_rank(self.group) * (len(pooled) // self.processes)
         return pooled[start : start + n]
-
-    def _largest(self, n: int, device: torch.device) -> int:
-        sizes = self._sizes(n, device)
-        if min(sizes) == REFUSED:
-            _refuse_with_the_other()
-        return max(sizes)
 
     def _sizes(self, n: int, device: torch.device) -> list[int]:
         size = torch.tensor([n], device=device)
@@ -138,9 +135,8 @@ def pool_of(sync: Any) -> Pool | None:
 
 def _refuse_with_the_other() -> NoReturn:
     """Raise where the own mini-batch is fine, but another process's is not."""
-    got = "one that another process refuses"
-    advice = "its own message, which says why"
-    _check.refuse("sync", "have a mini-batch that fits in every process", got, advice)
+    rule, got = "have a mini-batch that fits in every process", "one that another process refuses"
+    _check.refuse("sync", rule, got, "its own message, which says why")
 
 
 def in_pool(
@@ -162,10 +158,12 @@ def in_pool(
     if plain and refused:
         _refuse_with_the_other()
 
-    def gathered(part: Any) -> Any:
-        own = torch.from_numpy(part) if plain else part
-        found = pool.gather([own])[0].to(ranked.dtype)
-        return found.numpy() if plain else found
+    def of_all(measure: Callable[..., Any]) -> Callable[..., Any]:
+        def gathered(*how: Any) -> Any:
+            found = pool.gather([as_tensor(measure(*how))])[0].to(ranked.dtype)
+            return found.numpy() if plain else found
+
+        return gathered
 
     # Where values cannot be read, a process that refuses makes the loss of all NaN.
     shares = shares.to(ranked.dtype).masked_fill(refused, float("nan"))
@@ -176,9 +174,5 @@ def in_pool(
         pair = Split(*(mask.bool() for mask in rest[:marks]))
         found["trusted"] = pair if isinstance(trusted, Split) else pair.good
     for name in {"sums", "margins"} & set(columns):
-        found[name] = partial(_called, gathered, columns[name])
+        found[name] = of_all(columns[name])
     return pooled.to(ranked.dtype), found
-
-
-def _called(gathered: Callable[[Any], Any], measure: Callable[..., Any], *how: Any) -> Any:
-    return gathered(measure(*how))

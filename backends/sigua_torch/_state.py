@@ -38,7 +38,8 @@ class Numbers:
     """
 
     def __init__(self, method: Method, steps_per_epoch: int | None, like: Tensor) -> None:
-        _check_steps(method, steps_per_epoch)
+        if steps_per_epoch is not None:
+            _check_steps(method, steps_per_epoch)
         self.method, self.steps_per_epoch, self._epoch = method, steps_per_epoch, 0.0
         self.step = torch.zeros((), dtype=torch.int64, device=like.device)
         self.move(like)
@@ -229,10 +230,8 @@ def is_saved(state: Tensor) -> bool:
     return rows == 2 or (rows > 2 and k > 0 and rows == k + confidence.VECTORS)
 
 
-def _check_steps(method: Method, steps_per_epoch: int | None) -> None:
+def _check_steps(method: Method, steps_per_epoch: int) -> None:
     """Raise ValueError unless the method's schedules can be tabulated in steps."""
-    if steps_per_epoch is None:
-        return
     steps = checks.whole("steps_per_epoch", steps_per_epoch, 1, "try len(loader)")
     if not method.horizon * steps <= MOST_STEPS:
         settle = "settle (a number or sigua.Knots; horizon= on your own condition)"
