@@ -13,7 +13,7 @@ from sigua.conditions import may_read_marks, reads
 from sigua.requirements import require_classes
 from sigua_torch import _check, _ops
 from sigua_torch._examples import Examples, groups_of, of_any, of_classes
-from sigua_torch._ops import as_seen, column
+from sigua_torch._ops import as_seen, as_tensor, column
 from sigua_torch._pool import Pool, in_pool
 from sigua_torch._state import Confidence, Numbers
 from sigua_torch._wrapped import Options, Wrapped, reduced, shares
@@ -99,23 +99,17 @@ class Objective:
             rule = f"return a loss per example, {tuple(shape)}"
             advice = "a loss between classes, or standard() and small losses for a regression"
             _check.refuse("loss", rule, tuple(losses.shape), advice)
+        if valid is not None and valid.numel() != shape.numel():
+            _check.mask("where", valid, shape, x.device)
         if trusted is not None or self.marks:
             _check.trusted(method, trusted, shape, x.device)
-        ranked, columns = losses.detach(), {}
-        if valid is not None:
-            if valid.numel() != shape.numel():
-                _check.mask("where", valid, shape, x.device)
-            columns["valid"] = column(valid)
+        ranked = losses.detach()
         if options.weight is not None:
             z, unweighted = x.detach(), options.loss._replace(weight=None)
             ranked = step.corrected_losses(_ops, method.correction, M, unweighted, z, y)
-            if step.is_index(y, x):
-                columns["shares"] = shares(options.weight, y, columns.get("valid"))
-        if trusted is not None:
-            columns["trusted"] = column(trusted)
+        columns = self._columns(given, options, trusted)
         if self.groups is not None:
             columns["groups"] = groups_of(self.groups, y, input, target, shape)
-        self._add_measures(columns, given, options)
         here = None if items is None or not plain else _taking_part(losses, valid)
         items = None if items is None else _check.items(items, here)
         counted = float(columns["shares"].sum()) if here and "shares" in columns else here
@@ -147,9 +141,16 @@ class Objective:
                 _check.refuse("weight", rule, len(weight), "one weight per class")
         return given
 
-    def _add_measures(self, columns: dict[str, Any], given: Examples, options: Options) -> None:
-        """Add what a rule may ask for: margins, and class sums."""
-        x, y, _, _, plain = given
+    def _columns(self, given: Examples, options: Options, trusted: Any) -> dict[str, Any]:
+        """Return who takes part and with what share, and what a rule may ask for."""
+        x, y, valid, _, plain = given
+        columns: dict[str, Any] = {}
+        if valid is not None:
+            columns["valid"] = column(valid)
+        if options.weight is not None and step.is_index(y, x):
+            columns["shares"] = shares(options.weight, y, columns.get("valid"))
+        if trusted is not None:
+            columns["trusted"] = column(trusted)
         if self.reads_margins:
             known = self.confidence
             state = None if known is None else known.state(x.shape[1], plain)
@@ -164,6 +165,7 @@ class Objective:
                 return as_seen(found) if plain else found
 
             columns["sums"] = sums
+        return columns
 
     def refuse(self) -> None:
         """Tell the other processes that this one refuses its mini-batch."""
@@ -177,42 +179,48 @@ class Objective:
         Masks are tensors, or arrays of NumPy; the rest are tensors. `silent` is None for nobody.
         What has to move with the step is moved.
         """
-        losses, _, plain, reduction, ranked, own, items, here, is_known = measured
-        pool, numbers, columns, mine = self.pool, self.numbers, own, ranked
+        losses, _, plain, reduction, ranked, columns, items, _, _ = measured
+        pool = self.pool
         if pool is not None:
-            ranked, columns = in_pool(ranked, pool, plain, self.marks, own)
+            ranked, columns = in_pool(ranked, pool, plain, self.marks, columns)
         ops: Any = _ops
         if plain:
             ops, ranked = step.numpy_names, as_seen(ranked)
             columns = {name: as_seen(part) for name, part in columns.items()}
         readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
         size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
-        now = numbers.now(readable)
+        now = self.numbers.now(readable)
         chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if reduction == "mean":
-            total = columns["shares"].sum() if "shares" in columns else size
-            total = total if items is None else items
-            if pool is not None and items is None:  # gradients are averaged over the processes
-                total = total / pool.processes
-            weights = weights / _ops.or_one(total)
+            if items is None:
+                items = columns["shares"].sum() if "shares" in columns else size
+                # Gradients are averaged over the processes.
+                items = items if pool is None else items / pool.processes
+            weights = weights / _ops.or_one(items)
         if pool is not None:
             n = losses.shape[0]
             good, bad, weights, silent = (
                 pool.own(part, n) for part in (good, bad, weights, silent)
             )
-        if self.confidence is not None:
-            valid = as_seen(own.get("valid")) if plain else own.get("valid")
-            known = None if not is_known else as_seen(mine) if plain else mine
-            sums = own["margins"].sums(valid, known)
-            sums = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
-            self.confidence.add(sums if pool is None else pool.total(sums), items, here)
-        numbers.advance()
+        self._remember(measured)
+        self.numbers.advance()
         if plain:
             weights = torch.from_numpy(weights)
             weights = weights if weights.dtype == losses.dtype else weights.to(losses.dtype)
             silent = torch.from_numpy(silent) if silent.any() else None
         return step.Selection(good, bad, weights, silent)
+
+    def _remember(self, measured: Measured) -> None:
+        """Move the class confidence."""
+        _, _, plain, _, ranked, columns, items, here, is_known = measured
+        if self.confidence is not None:
+            valid, known = columns.get("valid"), ranked if is_known else None
+            if plain:
+                valid, known = as_seen(valid), as_seen(known)
+            sums = as_tensor(columns["margins"].sums(valid, known))
+            sums = sums if self.pool is None else self.pool.total(sums)
+            self.confidence.add(sums, items, here)
 
 
 def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
