@@ -24,6 +24,9 @@ from sigua._method import Method
 from sigua.intervals import Floats
 from sigua.methods import sigua_ag, standard
 
+STRENGTHS = 1, 10, 100, 1_000
+"""How many examples of even errors are added to the counts of each predicted class."""
+
 
 def candidates(warmup: float = 10) -> tuple[Method, ...]:
     """Return the methods that are worth a training each where nothing is known of the errors.
@@ -69,7 +72,7 @@ def choose(
     """Return which model to keep: the first one, unless another is clearly better.
 
     A model is scored by the log-likelihood of each held-out label given the class that the model
-    predicts, as counted on the other held-out examples; checked labels by whether it predicts them.
+    predicts, as counted on the other held-out examples; on checked labels, by its accuracy.
     Clearly better means ahead by more than one standard error of the difference.
 
     Args:
@@ -119,16 +122,20 @@ def choose(
 def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
     """Return log P(label given prediction) of each example, counted on the others, (m,).
 
-    One more example counts with the frequencies of all labels.
+    Counts are few. So they are shrunk towards errors that spread evenly over the other classes, as
+    strongly as tells most about the labels.
     """
     _, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
     predicted, labels = both.reshape(2, -1)
     k = int(both.max()) + 1
     counts = np.zeros((k, k))
     np.add.at(counts, (predicted, labels), 1.0)
-    prior = (np.bincount(labels) / len(labels))[labels]
-    likely = (counts[predicted, labels] - 1 + prior) / counts.sum(axis=1)[predicted]
-    return np.asarray(np.log(likely))
+    seen, of_all = counts[predicted, labels] - 1, counts.sum(axis=1)[predicted] - 1
+    right = predicted == labels
+    accuracy = (right.sum() - right + 0.5) / len(right)
+    even = np.where(right, accuracy, (1 - accuracy) / max(k - 1, 1))
+    shrunk = [np.log((seen + each * even) / (of_all + each)) for each in STRENGTHS]
+    return np.asarray(max(shrunk, key=np.mean))
 
 
 def _classes(name: Any, made: ArrayLike, labels: NDArray[Any]) -> NDArray[Any]:

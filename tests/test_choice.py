@@ -58,16 +58,18 @@ def test_what_a_prediction_tells_decides_where_one_class_is_given_for_another():
 
 
 def test_the_likelihood_is_counted_on_the_others():
-    """Labels 0, 0, 1 where the model says 0, and 1 where it says 1; half of the labels are 1.
+    """Labels 0, 0, 1 where a model says 0, and 1 where it says 1: three of four are right.
 
-    With one more example, half 0 and half 1: the others say (1 + .5) / 3 for each label 0, (0 + .5)
-    / 3 for the 1 among them, and .5 / 1 for the last. Of a model that always says 0 the others
-    say (1 + .5) / 4 for every label.
+    The others say that it is right in 2.5 / 4 for a label that it predicts, and in 3.5 / 4
+    for the third label. As so few labels tell little, the counts are shrunk most: by 1,000.
     """
     labels = [0, 0, 1, 1]
     found = choose({"plain": [0, 0, 0, 0], "other": [0, 0, 0, 1]}, labels)
-    want = (2 * np.log(1.5 / 3) + np.log(0.5 / 3) + np.log(0.5)) / 4 - np.log(1.5 / 4)
-    assert found.gains == {"plain": 0, "other": pytest.approx(want)}
+    known, wrong = 1000 * 2.5 / 4, 1000 * (1 - 3.5 / 4)
+    want = np.log([(1 + known) / 1002, (1 + known) / 1002, wrong / 1002, known / 1000])
+    known, wrong = 1000 * 1.5 / 4, 1000 * (1 - 2.5 / 4)
+    always = np.log([(1 + known) / 1003, (1 + known) / 1003, *[(1 + wrong) / 1003] * 2])
+    assert found.gains == {"plain": 0, "other": pytest.approx((want - always).mean())}
 
 
 def test_the_best_of_several_is_kept_whichever_comes_first():
