@@ -320,7 +320,7 @@ def test_a_model_that_fit_builds(by, mode, batches):
     ("units", "loss", "message"),
     [
         (K, "mse", r"^loss: must be a cross-entropy .* got "),
-        (1, "mae", r"^loss: must be a cross-entropy .* got mae for .*, 1\)"),
+        (1, "mae", r"^loss: must be a cross-entropy .* got mean_absolute_error for .*, 1\)"),
         (K, "binary_crossentropy", r"^loss: must be .* last axis of 1"),
         (1, "categorical_crossentropy", r"^loss: must be .* got categorical_crossentropy for"),
         (K, keras.losses.CategoricalHinge(), r"^loss: must be .* got categorical_hinge"),

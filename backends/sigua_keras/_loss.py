@@ -47,8 +47,9 @@ def is_keras(loss: Loss) -> bool:
 
 
 def name_of(loss: Loss) -> str:
-    """Return the name of a loss object, or of a function."""
-    return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
+    """Return the name of a function, also of one that Keras has wrapped, or of a loss object."""
+    found = function_of(loss)
+    return str(getattr(found, "__name__", None) or getattr(found, "name", type(found).__name__))
 
 
 def option(loss: Loss, name: str, default: Any = None) -> Any:

@@ -28,11 +28,7 @@ class Outputs:
         self.names: list[Any] = sorted(y_pred) if self.mapping else named
 
     def index(self, wanted: str | int | None) -> int:
-        """Return the index of an output, by its name, its index (not in a dict), or None.
-
-        Raises:
-            ValueError: several outputs but no name or index, or no such output.
-        """
+        """Return the index of an output, by name, by index (not in a dict), or by None for one."""
         if wanted is None and len(self.names) == 1:
             return 0
         if wanted in self.names:
@@ -67,10 +63,8 @@ class Here(threading.local):
 class Objectives:
     """The objectives that a model trains with, each for one output.
 
-    Args:
-        model: the model that trains.
-        network: the model that predicts, which may be the same.
-        emptied: called with the model when the last of them is removed.
+    The network is what predicts, which may be the model itself; `emptied` is called with the model
+    when the last of them is removed.
     """
 
     def __init__(
@@ -143,11 +137,7 @@ class Objectives:
 
     @contextmanager
     def signed(self, y: Any, y_pred: Any) -> Iterator[None]:
-        """Sign the losses that the model's own `compute_loss` asks for.
-
-        Raises:
-            ValueError: no loss is compiled, outputs that there are not, or it asks for no loss.
-        """
+        """Sign the losses that the model's own `compute_loss` asks for."""
         if self.model._compile_loss is None or self.model._compile_loss is not self._standing:
             self._stand_in(y, y_pred)
         stepping = self.doing == "step"
@@ -198,13 +188,9 @@ class Objectives:
 class Signed(keras.losses.Loss):
     """Stands in for a compiled loss: while the model trains, its values have signed weights.
 
-    Keras still reduces the values, weighs each output and logs its loss.
-
-    Args:
-        loss: the compiled loss.
-        objective: that of the output; None for a plain one.
-        marked: whether an output of the model reads signs: to the others they are none.
-        here: says whether losses are to be signed now.
+    Keras still reduces the values, weighs each output and logs its loss. An output without an
+    objective is plain. Where some output of the model reads signs (`marked`), to the others they
+    are none.
     """
 
     def __init__(self, loss: Any, objective: Objective | None, marked: bool, here: Here) -> None:

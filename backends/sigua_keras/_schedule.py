@@ -176,20 +176,11 @@ class Shares:
 
 
 class Clock:
-    """Keeps the epoch, and writes its numbers.
-
-    Args:
-        shares: where the numbers of the method's epoch are written.
-        steps_per_epoch: training steps per epoch; None if the epoch is set.
-
-    Attributes:
-        began: the epoch at which the epoch of `fit` began.
-        finished: whether the epoch has ended.
-    """
+    """Keeps the epoch, which is set, or counted in steps, and writes its numbers."""
 
     def __init__(self, shares: Shares, steps_per_epoch: int | None) -> None:
         self.shares, self.steps_per_epoch = shares, steps_per_epoch
-        self.began, self.finished = 0.0, False
+        self.began, self.finished = 0.0, False  # at which an epoch of `fit` began, and has ended
         self._epoch, self._step = 0.0, 0
         self._ahead: float | None = None  # by how much it is ahead of the epochs of `fit`
         self._more = False  # whether this `fit` has more epochs after this one

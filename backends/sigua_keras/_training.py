@@ -111,11 +111,7 @@ class Swapped(Training):
 
 
 def objectives_of(model: Any) -> Objectives:
-    """Return the objectives that a model trains with, or new ones.
-
-    Raises:
-        ValueError: the model is a `SIGUAModel`, or no model of Keras.
-    """
+    """Return the objectives that a model trains with, or new ones; refuse what is no such model."""
     if not isinstance(model, keras.Model):
         raise ValueError(
             f"model: must be a model of Keras, got {type(model).__name__}; "
@@ -127,12 +123,7 @@ def objectives_of(model: Any) -> Objectives:
 
 
 def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
-    """Train a model with one more objective.
-
-    Raises:
-        ValueError: the model cannot be trained with it, or already has one for that output. Those
-            for this fit are then removed, too.
-    """
+    """Train a model with one more objective; where it is refused, without those of this fit."""
     sigua = objectives_of(model)
     if any(objective.output == other.output for other in sigua.all):
         sigua.leave_one_fit()
@@ -171,12 +162,7 @@ def _set_class(model: Any, kind: type) -> None:
 
 
 class TrainFunction:
-    """Moves the epochs on with each execution, and leaves the model whole on an error.
-
-    Args:
-        sigua: the objectives of the model.
-        run: Keras's train function, which may take several steps.
-    """
+    """Keras's own, but it moves the epochs on, and leaves the model whole on an error."""
 
     def __init__(self, sigua: Objectives, run: Callable[..., Any]) -> None:
         self.sigua, self.run = sigua, run
@@ -264,16 +250,15 @@ def _places(sigua: Objectives, variables: Sequence[Any]) -> list[int]:
 def _state_with(model: Any, state: Any, before: list[Any], anew: Sequence[Any] = ()) -> Any:
     """Return the state of JAX's step with the values of variables that were written or made anew.
 
-    Args:
-        model: the model that trains.
-        state: as Keras's trainer holds it.
-        before: the variables of the model's metrics when it began to.
-        anew: those of them that were written since.
+    It has those of the metrics' variables `before`.
     """
     *others, values = state
     held = {id(variable): value for variable, value in zip(before, values, strict=True)}
-    held = {key: held[key] for key in held.keys() - {id(variable) for variable in anew}}
-    return (*others, [held.get(id(each), each.value) for each in model.metrics_variables])
+    for variable in anew:
+        del held[id(variable)]
+    now = model.metrics_variables  # those that the state holds have no values of their own
+    held |= {id(each): each.value for each in now if id(each) not in held}
+    return (*others, [held[id(each)] for each in now])
 
 
 def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
