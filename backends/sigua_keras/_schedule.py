@@ -189,19 +189,6 @@ class Clock:
     def epoch(self) -> float:
         return self._epoch if self.steps_per_epoch is None else self._step / self.steps_per_epoch
 
-    def tell(self, epoch: float) -> None:
-        """Set the epoch, as the user asks.
-
-        Raises:
-            ValueError: the epoch is counted in steps, negative, or refused by a schedule.
-        """
-        if self.steps_per_epoch is not None:
-            raise ValueError(
-                "set_epoch: must not be called if the epoch is counted in steps, got "
-                f"steps_per_epoch={self.steps_per_epoch}; try leaving one of the two out"
-            )
-        self.set(epoch)
-
     def set(self, epoch: float) -> None:
         """Write the numbers of an epoch; nothing changes if the epoch is refused."""
         self.shares.set_epoch(epoch)

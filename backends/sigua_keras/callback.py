@@ -128,7 +128,13 @@ class SIGUA(keras.callbacks.Callback):
         Raises:
             ValueError: `epoch` is negative, nothing is attached, or steps are counted.
         """
-        self._attached().clock.tell(epoch)
+        clock = self._attached().clock
+        if clock.steps_per_epoch is not None:
+            raise ValueError(
+                "set_epoch: must not be called if the epoch is counted in steps, got "
+                f"steps_per_epoch={clock.steps_per_epoch}; try leaving one of the two out"
+            )
+        clock.set(epoch)
 
     def detach(self) -> None:
         """Restore plain training; without effect if nothing is attached."""
