@@ -143,7 +143,8 @@ class Objectives:
         stepping = self.doing == "step"
         for each in self.all:
             _check.counted(each.clock.steps_per_epoch, stepping)
-        here, asked = self._here, set[Objective | None]()
+        asked: set[Objective | None] = set()
+        here = self._here
         here.asked, here.eager = asked, EAGER and stepping and not self.model.jit_compile
         try:
             yield
