@@ -63,4 +63,4 @@ __all__ += ["stop_grad", "transition_intervals"]
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(_gone.sentence(name) or f"module 'sigua' has no attribute {name!r}")
+    raise _gone.attribute(__name__, name)

@@ -154,7 +154,7 @@ def floats(name: str, value: Any) -> NDArray[np.float64]:
         ) from None
 
 
-def labels(name: str, value: Any, num_classes: int) -> NDArray[Any]:
+def labels(name: str, value: Any, num_classes: float) -> NDArray[Any]:
     """Return integers in [0, num_classes), shape (n,), as an array, not copied."""
     found = array(name, value)
     if found.shape == (0,) and found.dtype.kind == "f":

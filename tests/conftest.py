@@ -55,7 +55,11 @@ if "jax" in ASKED or ("keras" in ASKED and os.environ.get("KERAS_BACKEND") == "j
     _compile_quickly()
 
 
-def pytest_configure():
+def pytest_configure(config):
+    if "keras" in ASKED:
+        # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
+        ignored = "ignore:__array__ implementation:DeprecationWarning"
+        config.addinivalue_line("filterwarnings", ignored)
     if UNKNOWN:
         known = ", ".join(["core", *dict.fromkeys(GROUPS.values())])
         asked = ", ".join(sorted(UNKNOWN))

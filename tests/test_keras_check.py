@@ -9,9 +9,6 @@ import pytest
 import sigua
 from sigua_keras import SIGUA, SIGUAModel
 
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 METHOD = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.25, warmup=0)
 KNOWN = sigua.custom(sigua.Known(), gamma=0.25)
 OTHER_SIZE = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 5))
@@ -212,3 +209,22 @@ def test_a_floor_of_ones_own_serves_any_loss(loss, data):
     method = sigua.custom(sigua.NoiseFloor(0.0), gamma=1.0)
     logs = model.fit(x, np.eye(3)[labels], callbacks=[SIGUA(method)], verbose=0).history
     assert logs["sigua_good"] == [1.0]
+
+
+@pytest.mark.parametrize(
+    "make", [SIGUA, lambda *args, **kw: SIGUAModel(keras.Model(), *args, **kw)]
+)
+def test_what_does_not_fit_is_refused(make):
+    """At construction, in a sentence; an argument that was names the new one."""
+    with pytest.raises(
+        ValueError, match=r"^groups: must be 'class', 'image' or a function .* 'row'"
+    ):
+        make(METHOD, groups="row")
+    with pytest.raises(ValueError, match=r"^groups: must be left out, for Agreement"):
+        make(sigua.sigua_ag(), groups="class")
+    with pytest.raises(TypeError, match=r"^per_class: must be left out, .*try groups='class'"):
+        make(METHOD, per_class=True)
+    with pytest.raises(TypeError, match=r"^rank_by: must be left out, .*try sigua_keras\.select"):
+        make(METHOD, rank_by="mse")
+    with pytest.raises(ValueError, match=r"loss identifier: ce2"):
+        make(METHOD, loss="ce2")

@@ -10,9 +10,6 @@ import sigua
 from sigua import reference
 from sigua_keras import SIGUA
 
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 class TestKeras(Contract):
     """Soft labels, groups, marks and who takes part, as `fit` takes them; eagerly, which is quick.

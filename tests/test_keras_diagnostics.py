@@ -8,9 +8,6 @@ import sigua
 from sigua_keras import SIGUA
 from sigua_keras.diagnostics import LabelWatch
 
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 
 def data(size=96, classes=3):
     rng = np.random.default_rng(0)
@@ -125,39 +122,43 @@ def test_where_a_prediction_is_nan_losses_and_margins_are_nan(activation):
     assert logs["good_recall"][1] == 0
 
 
-class Short(keras.utils.PyDataset):
-    """Yields 64 inputs."""
+class Parts(keras.utils.PyDataset):
+    """Yields the first 32 inputs, over and over."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
 
     def __len__(self):
-        return 2
+        return self.count
 
     def __getitem__(self, index):
-        return data()[0][32 * index : 32 * index + 32]
+        return data()[0][:32], data()[1][:32]
 
 
-def test_a_data_set_of_another_length_is_refused():
+@pytest.mark.parametrize(
+    ("count", "match"),
+    [(1, "must have an entry for each of y, got 32 for 96;"), (10**9, "must ")],
+    ids=["short", "endless"],
+)
+def test_a_data_set_of_another_length_is_refused(count, match):
     """It does not say its length before it is read."""
     x, y, _ = data()
-    with pytest.raises(ValueError, match=r"^x: must have an entry for each of y, got 64 for 96;"):
-        model().fit(x, y, callbacks=[LabelWatch(Short(), y)], verbose=0)
+    with pytest.raises(ValueError, match=rf"^x: {match}"):
+        model().fit(x, y, callbacks=[LabelWatch(Parts(count), y)], verbose=0)
 
 
 def test_what_cannot_be_watched_is_refused():
     x, y, intact = data()
-    with pytest.raises(ValueError, match=r"^y: must be integers of shape \(n,\)"):
-        LabelWatch(x, y[:, None])
-    with pytest.raises(ValueError, match=r"^intact: must have an entry for each of y"):
-        LabelWatch(x, y, intact[:5])
-    with pytest.raises(ValueError, match=r"^probabilities: .*try softmax"):
-        model(None).fit(x, y, callbacks=[LabelWatch(x, y)], verbose=0)
-    with pytest.raises(ValueError, match=r"^y: must lie in \[0, 3\), got y\[\d+\] = 3;"):
-        model().fit(x, y, callbacks=[LabelWatch(x, y + 1)], verbose=0)
-    with pytest.raises(ValueError, match=r"^y: must be classes from 0 up, got y\[\d+\] = -1;"):
-        LabelWatch(x, y - 1)
-    with pytest.raises(ValueError, match=r"^y: must have a label for each example, got none;"):
-        LabelWatch(x[:0], y[:0])
-    with pytest.raises(ValueError, match=r"^x: must have an entry for each of y, got 90 for 96;"):
-        LabelWatch(x[:90], y)
+    for arguments, match in (
+        ((x, y[:, None]), r"^y: must be integers of shape \(n,\)"),
+        ((x, y, intact[:5]), r"^intact: must have an entry for each of y"),
+        ((x, y - 1), r"^y: must lie in \[0, inf\), got y\[\d+\] = -1; try numbering"),
+        ((x[:0], y[:0]), r"^y: must have a label for each example, got none;"),
+        ((x[:90], y), r"^x: must have an entry for each of y, got 90 for 96;"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            LabelWatch(*arguments)
 
 
 def fit(net, watch, y, loss="sparse_categorical_crossentropy", epochs=1):
@@ -274,32 +275,11 @@ class Shuffling(keras.utils.PyDataset):
 @pytest.mark.parametrize("labels", [True, False])
 def test_data_that_shuffles_is_refused(labels):
     """Their labels, or the inputs of the first mini-batch, are others after an epoch."""
-    _, y, _ = data()
-    watched, net = Shuffling(labels), model()
-    trained = watched if labels else Shuffling(True)
-    if not labels:
-        shuffle = lambda epoch, logs: watched.on_epoch_end()  # noqa: E731
-        callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=shuffle)]
-    else:
-        callbacks = []
-    with pytest.raises(ValueError, match=r"^x: must yield the examples in the order of y"):
-        net.fit(trained, epochs=2, callbacks=[*callbacks, LabelWatch(watched, y)], verbose=0)
-
-
-class Endless(keras.utils.PyDataset):
-    """Yields the data over and over."""
-
-    def __len__(self):
-        return 10**9
-
-    def __getitem__(self, index):
-        return data()[0][:32], data()[1][:32]
-
-
-def test_data_without_an_end_are_refused():
     x, y, _ = data()
-    with pytest.raises(ValueError, match=r"^x: must "):
-        model().fit(x, y, callbacks=[LabelWatch(Endless(), y)], verbose=0)
+    watched = Shuffling(labels)
+    shuffle = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: watched.on_epoch_end())
+    with pytest.raises(ValueError, match=r"^x: must yield the examples in the order of y"):
+        model().fit(x, y, epochs=2, callbacks=[shuffle, LabelWatch(watched, y)], verbose=0)
 
 
 def test_a_sparse_matrix_is_watched():

@@ -2,10 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
-
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 
 def names():

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 import sigua
-from sigua_keras import SIGUA, SIGUAModel, _schedule
-
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+from sigua_keras import SIGUA, SIGUAModel, _training
 
 BACKEND = keras.config.backend()
 N, BATCH = 40, 8  # five steps an epoch
@@ -220,7 +217,7 @@ def forgotten(run, **kwargs):
 @pytest.mark.parametrize("way", ["callback", "attached", "model"])
 def test_whoever_stays_at_epoch_0_is_asked_once(way, monkeypatch):
     """After 1,000 steps (here 12), in one epoch of a fit, or where nobody says an epoch."""
-    monkeypatch.setattr(_schedule, "FORGOTTEN_AFTER", 12)
+    monkeypatch.setattr(_training, "FORGOTTEN_AFTER", 12)
     run = Run(way)
     assert forgotten(run.fit, batch_size=2, epochs=1) == 1
     if way == "attached":
@@ -236,14 +233,14 @@ def test_whoever_stays_at_epoch_0_is_asked_once(way, monkeypatch):
 
 
 def test_epoch_0_of_several_is_no_reason_to_ask(monkeypatch):
-    monkeypatch.setattr(_schedule, "FORGOTTEN_AFTER", 12)
+    monkeypatch.setattr(_training, "FORGOTTEN_AFTER", 12)
     for way in ("callback", "model"):
         assert forgotten(Run(way).fit, batch_size=2, epochs=2) == 0
 
 
 def test_new_callbacks_in_a_loop_are_asked(monkeypatch):
     """Each begins at epoch 0, with six steps of the twelve; and so does a loop of one's own."""
-    monkeypatch.setattr(_schedule, "FORGOTTEN_AFTER", 12)
+    monkeypatch.setattr(_training, "FORGOTTEN_AFTER", 12)
     model = network()
 
     def fits(count):

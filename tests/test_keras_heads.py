@@ -9,9 +9,6 @@ import sigua
 from sigua import reference
 from sigua_keras import SIGUA, SIGUAModel
 
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 N = 24
 SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
 BC = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.4, 4), gamma=0.5)
@@ -109,12 +106,9 @@ def test_an_output_has_one_sigua():
     model = network("list")
     model.compile("sgd", CE)
     before = model.get_weights()
-    for second, match in (
-        ("a", "^model: must have one SIGUA"),
-        (0, "^output: must be a different one"),
-    ):
+    for second in ("a", 0):
         callbacks = [SIGUA(SL, output="a"), SIGUA(SL, output=second)]
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises(ValueError, match=r"^model: must have one SIGUA"):
             model.fit(X, labels("list"), verbose=0, callbacks=callbacks)
         assert is_plain(model)
         same(model, before)
@@ -131,6 +125,7 @@ def training(way, model, method=SL, **kwargs):
 
 
 NO_LOSS = [
+    ("dict", None, "a"),
     ("dict", {"b": CE}, "a"),
     ("dict", {"a": None, "b": CE}, "a"),
     ("list", [None, CE], "a"),
@@ -140,30 +135,17 @@ NO_LOSS = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("kind", "loss", "output"), NO_LOSS)
-@pytest.mark.parametrize("given", [None, "sparse_categorical_crossentropy"])
+@pytest.mark.parametrize("given", [None, CE], ids=["no loss", "loss="])
 def test_an_output_without_a_compiled_loss_is_refused(given, kind, loss, output, way):
     """Before training, whether `loss=` is given or not."""
     net = network(kind)
     model, callbacks = training(way, net, output=output, loss=given)
     model.compile("sgd", loss)
     before = net.get_weights()
-    y = {"b": Y["b"]} if kind == "dict" and "a" not in loss else labels(kind)
+    y = {"b": Y["b"]} if loss == {"b": CE} else labels(kind)
     with pytest.raises(ValueError, match=r"^loss: must be compiled for the output .*got None; try"):
         model.fit(X, y, verbose=0, callbacks=callbacks)
     same(net, before)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("given", [None, CE], ids=["no loss", "loss="])
-def test_no_compiled_loss_is_refused(given, way):
-    """Also beside `loss=`, which is what training optimises and no validation loss."""
-    net = network()
-    model, callbacks = training(way, net, output="a", loss=given)
-    model.compile("sgd")
-    with pytest.raises(
-        ValueError, match=r"^loss: must be compiled for the output 'a', .*got None;"
-    ):
-        model.fit(X, Y, verbose=0, callbacks=callbacks)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -284,19 +266,6 @@ def test_labels_that_do_not_fit_a_loss_are_refused_in_a_sentence(options, y, wor
         net.fit(X, y, batch_size=size, verbose=0, callbacks=[SIGUA(SL, **options)])
     same(net, before)
     assert is_plain(net)
-
-
-def test_labels_that_lack_the_output_are_refused_in_a_sentence():
-    net = Late()
-    net(X)
-    net.compile("sgd", {"b": CE, "a": CE})
-    before = net.get_weights()
-    net.fit(X, Y, epochs=0, verbose=0)
-    callback = SIGUA(SL, output="a")
-    callback.attach(net)
-    with pytest.raises((ValueError, KeyError)):
-        net.train_on_batch(X, {"b": Y["b"]})
-    same(net, before)
 
 
 @pytest.mark.parametrize("way", [*WAYS, "attached"])

@@ -9,9 +9,6 @@ import sigua
 from sigua import TransitionMatrix
 from sigua_keras import SIGUA, SIGUAModel
 
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 BACKEND = keras.config.backend()
 METHOD = sigua.sigua_sl(noise_rate=0.5, delta=0.25, gamma=0.25, warmup=4)
 N = 20

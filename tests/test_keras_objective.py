@@ -3,40 +3,20 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import Shift, gradient
+from keras_shift import gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
 from sigua_keras import SIGUA
 
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 EPS = float(np.finfo(np.float32).eps)
 
 
-class Penalised(Shift):
-    """Adds a loss, too: a penalty times a weight of its own."""
-
-    def __init__(self, shape, penalty):
-        super().__init__(shape)
-        self.penalty = penalty
-        self.extra = self.add_weight(shape=(), initializer="ones", name="extra")
-
-    def call(self, inputs):
-        self.add_loss(self.penalty * self.extra)
-        return super().call(inputs)
-
-
-def step(method, inputs, labels, loss, epoch=0, activation=None, compile=None, penalty=0.0, **fit):
+def step(method, inputs, labels, loss, epoch=0, activation=None, compile=None, **fit):
     """Return the gradient with respect to the inputs, and the logs, of one step of `fit`."""
     after = [keras.layers.Activation(activation or "linear")]
-    layer = Penalised(np.shape(inputs), penalty) if penalty else None
-    options = {"after": after, "layer": layer, "epoch": epoch, "compile": compile}
-    slopes, logs = gradient(inputs, labels, loss, SIGUA(method), **options, **fit)
-    if layer:
-        logs["extra"] = keras.ops.convert_to_numpy(layer.extra.value)
-    return slopes, logs
+    options = {"after": after, "epoch": epoch, "compile": compile}
+    return gradient(inputs, labels, loss, SIGUA(method), **options, **fit)
 
 
 def first(y_true, y_pred):
@@ -76,14 +56,9 @@ METHODS = [
     sigua.standard(),
     sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=10),
     sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=10, variant="official"),
-    sigua.backward_correction(T),
+    sigua.sigua_bc(T, gamma=0.5, over="batch"),
     sigua.sigua_bc(T, gamma=0.5),
-    sigua.sigua_bc(SYMMETRIC, gamma=0.5),
-    sigua.nn_backward_correction(SYMMETRIC, over="batch"),
     sigua.forward_correction(T),
-    sigua.forward_correction(SYMMETRIC),
-    sigua.custom(sigua.SmallLoss(0.5, 0.25, 0), 0.25, "forward", T),
-    sigua.custom(sigua.NoiseFloor(sigua.Knots([(0, 0.0), (5, 9.0)])), 0.5),
 ]
 
 
@@ -110,7 +85,7 @@ def column(labels):
         (keras.losses.sparse_categorical_crossentropy, "softmax", np.asarray),
     ],
 )
-@pytest.mark.parametrize("method", [METHODS[1], METHODS[4], METHODS[7]], ids=short)
+@pytest.mark.parametrize("method", [METHODS[1], METHODS[4], METHODS[5]], ids=short)
 def test_cross_entropies_and_labels_of_every_form(loss, activation, form, method, mini_batch):
     """Names, functions and objects, probabilities and logits, and labels of any shape agree."""
     logits, labels = mini_batch
@@ -147,17 +122,6 @@ def test_one_sigmoid_unit_is_two_classes(loss, activation, form, method):
     close(gradient, expected.gradient[:, 1:], factor=64)
 
 
-def test_backward_correction_of_a_smoothed_cross_entropy(mini_batch):
-    """Label smoothing is part of the loss that is corrected."""
-    logits, labels = mini_batch
-    loss = DENSE(from_logits=True, label_smoothing=0.2)
-    _, logs = step(sigua.backward_correction(T), logits, one_hot(labels), loss)
-    plain = reference.every_class(logits)
-    table = 0.8 * plain + 0.2 * plain.mean(axis=1, keepdims=True)
-    expected = (table @ T.inverse.T)[np.arange(32), labels].mean()
-    assert logs["loss"] == pytest.approx(expected, rel=1e-5)
-
-
 @pytest.mark.parametrize("form", [np.asarray, one_hot])
 def test_backward_correction_of_any_loss_calls_it_once_per_class(form, mini_batch):
     """The corrected loss of a loss that is no cross-entropy is T^-1 times its values per class."""
@@ -190,55 +154,23 @@ def test_forward_correction_of_any_loss_hands_it_noisy_predictions(matrix, mini_
 
 
 @pytest.mark.parametrize("method", [METHODS[2], METHODS[4]], ids=short)
-@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
-def test_sample_weights_scale_and_do_not_rank(method, shape, mini_batch):
-    """Weights multiply the gradient of each example; those of weight 0 take no rank."""
+@pytest.mark.parametrize("form", ["examples", "column", "classes"])
+def test_weights_of_the_user_scale_and_do_not_rank(method, form, mini_batch):
+    """They multiply the gradient of each example; those of weight 0 take no rank."""
     logits, labels = mini_batch
     weight = np.linspace(0, 3, 32).round(1)
     weight[::3] = 0
+    fit = {"sample_weight": weight[:, None] if form == "column" else weight}
+    if form == "classes":
+        by_class = {0: 0.0, 1: 1.0, 2: 5.0, 3: 0.5}
+        weight = np.array([by_class[y] for y in labels])
+        fit = {"class_weight": by_class}
     kept = weight > 0
-    gradient, logs = step(
-        method, logits, labels, SPARSE(from_logits=True), 6, sample_weight=weight.reshape(shape)
-    )
+    slopes, logs = step(method, logits, labels, SPARSE(from_logits=True), 6, **fit)
     expected = reference.step(method, logits[kept], labels[kept], epoch=6)
-    close(gradient[kept], expected.gradient * (weight[kept, None] * kept.mean()), factor=64)
-    assert not gradient[~kept].any()
+    close(slopes[kept], expected.gradient * (weight[kept, None] * kept.mean()), factor=64)
+    assert not slopes[~kept].any()
     assert logs["sigua_good"] == pytest.approx(expected.split.good.mean())
-
-
-def test_class_weights_scale_and_do_not_rank(mini_batch):
-    """A rare class with a large weight does not look mislabelled; class weight 0 takes no rank."""
-    logits, labels = mini_batch
-    by_class = {0: 0.0, 1: 1.0, 2: 5.0, 3: 0.5}
-    weight = np.array([by_class[y] for y in labels])
-    kept = weight > 0
-    loss = SPARSE(from_logits=True)
-    gradient, _ = step(METHODS[1], logits, labels, loss, 6, class_weight=by_class)
-    expected = reference.step(METHODS[1], logits[kept], labels[kept], epoch=6).gradient
-    close(gradient[kept], expected * (weight[kept, None] * kept.mean()), factor=64)
-
-
-def test_an_ignored_class_takes_no_rank(mini_batch):
-    """Examples of `ignore_class` are not ranked, and the mean is over the others, as in Keras."""
-    logits, labels = mini_batch
-    kept = labels != 3
-    loss = SPARSE(from_logits=True, ignore_class=3)
-    gradient, _ = step(METHODS[1], logits, labels, loss, 6)
-    expected = reference.step(METHODS[1], logits[kept], labels[kept], epoch=6).gradient
-    close(gradient[kept], expected, factor=16)
-    assert not gradient[~kept].any()
-
-
-@pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=short)
-def test_added_losses_are_kept_whole(method, mini_batch):
-    """What `add_loss` and regularisers add is neither signed nor weighed."""
-    logits, labels = mini_batch
-    loss = SPARSE(from_logits=True)
-    gradient, logs = step(method, logits, labels, loss, 6, penalty=3.0)
-    expected = reference.step(method, logits, labels, epoch=6)
-    close(gradient, expected.gradient, factor=64)
-    assert logs["loss"] == pytest.approx(expected.objective + 3.0, rel=1e-5)
-    assert logs["extra"] == 1.0 - 3.0
 
 
 @pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=short)
@@ -278,24 +210,7 @@ def test_a_condition_of_ones_own_needs_no_registration():
     np.testing.assert_array_equal(weights, [1, 1, 0, -0.5])
 
 
-@pytest.mark.filterwarnings("ignore:epoch:UserWarning")  # so few examples that none is bad
-def test_nan_reaches_the_user():
-    """A NaN loss makes the objective NaN, though the example is neither good nor bad."""
-    _, logs = signed(sigua.sigua_sl(0.5, delta=0.25, warmup=0), [1.0, np.nan, 3.0, 4.0])
-    assert np.isnan(logs["loss"])
-    assert logs["sigua_good"] == 0.75
-
-
-def test_an_infinite_loss_says_nothing_and_a_nan_reaches_the_user():
-    """An infinite loss is neither good nor bad, and 0 in the sum: (1 + 3 + 4) / 4 is left."""
-    _, logs = signed(sigua.standard(), [1.0, np.inf, 3.0, 4.0])
-    assert logs["loss"] == 2
-    assert logs["sigua_good"] == 0.75
-    _, logs = signed(sigua.standard(), [1.0, np.nan, 3.0, 4.0])
-    assert np.isnan(logs["loss"])
-
-
-@pytest.mark.parametrize("method", METHODS, ids=short)
+@pytest.mark.parametrize("method", METHODS[1:4], ids=short)
 def test_a_batch_without_weight_changes_nothing(method, mini_batch):
     """If all weights are 0, the loss is 0 and so is the gradient."""
     logits, labels = mini_batch
@@ -306,23 +221,12 @@ def test_a_batch_without_weight_changes_nothing(method, mini_batch):
     assert logs["sigua_good"] == 0
 
 
-def scalar(y_true, y_pred):
-    return keras.ops.mean(y_pred)
-
-
 def test_what_cannot_be_trained_is_refused_in_a_sentence(mini_batch):
     """Each mistake is named, with what was given and what to try."""
     logits, labels = mini_batch
-    method, loss = METHODS[1], SPARSE(from_logits=True)
     with pytest.raises(ValueError, match=r"^loss: must be compiled, .* got None;"):
-        step(method, logits, labels, None)
+        step(METHODS[1], logits, labels, None)
     with pytest.raises(ValueError, match=r"^loss: must return one value per example"):
-        step(method, logits, labels, scalar)
-    with pytest.raises(ValueError, match=r"^loss: .*reduction='mean_with_sample_weight'"):
-        step(method, logits, labels, SPARSE(reduction="mean_with_sample_weight"))
-    with pytest.raises(ValueError, match=r"^T: .*3 rows and predictions of 4"):
-        step(sigua.sigua_bc(TransitionMatrix.symmetric(0.2, 3)), logits, labels, loss)
-    with pytest.raises(ValueError, match=r"^sample_weight: .*got None;"):
-        step(sigua.custom(sigua.Known()), logits, labels, loss)
+        step(METHODS[1], logits, labels, lambda y_true, y_pred: keras.ops.mean(y_pred))
     with pytest.raises(ValueError, match=r"^method: must be a method"):
         SIGUA("sigua_sl")

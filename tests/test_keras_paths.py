@@ -11,9 +11,6 @@ import pytest
 import sigua
 from sigua_keras import SIGUA, SIGUAModel
 
-# Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-
 N, BATCH = 40, 16  # 16, 16 and a partial last batch of 8
 CE = keras.losses.CategoricalCrossentropy
 SMOOTH = CE(label_smoothing=0.2)

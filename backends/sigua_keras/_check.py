@@ -6,14 +6,12 @@ import warnings
 from typing import Any
 
 import keras
-import numpy as np
 
 from sigua import Known, Method, SmallLoss, requirements
 from sigua.conditions import AllGood, reads
 from sigua_keras import _loss
 from sigua_keras._examples import Groups
 
-_MARKS = "try sample_weight=np.where(trusted, 1.0, -1.0)"
 GONE = {
     "per_class": "groups='class'",
     "per_image": "groups='image'",
@@ -24,12 +22,9 @@ GONE = {
 
 def arguments(given: dict[str, Any]) -> None:
     """Raise TypeError on an argument that there is not, or not any more."""
-    for name in given:
-        if name in GONE:
-            raise TypeError(f"{name}: must be left out, got {given[name]!r}; try {GONE[name]}")
-        raise TypeError(
-            f"{name}: must be an argument of SIGUA, got an unknown one; try help(SIGUA)"
-        )
+    for name, value in given.items():
+        advice = GONE.get(name, "help(SIGUA)")
+        raise TypeError(f"{name}: must be left out, got {value!r}; try {advice}")
 
 
 def output(value: Any) -> None:
@@ -53,21 +48,6 @@ def groups(method: Method, value: Any) -> None:
     requirements.require_whole(method, "groups")
 
 
-def known(loss: Any) -> None:
-    """Raise ValueError for a loss that `keras.losses.get` would refuse in the first step."""
-    if loss is None:
-        return
-    try:
-        found = _loss.is_alias(loss) or keras.losses.get(loss)
-    except (TypeError, ValueError):
-        found = None
-    if not found:
-        raise ValueError(
-            f"loss: must be a loss of Keras or its name, got {loss!r}; "
-            "try 'categorical_crossentropy'"
-        )
-
-
 def reduction(loss: Any) -> None:
     """Raise ValueError on a loss that would be divided by signed weights."""
     if getattr(loss, "reduction", None) == "mean_with_sample_weight":
@@ -83,10 +63,11 @@ def prediction(method: Method, loss: Any, y_pred: Any, groups: Groups) -> bool:
     Raises:
         ValueError: predictions and a loss that do not fit the method, or its groups.
     """
-    one_class = groups == "class" or method.T is not None or reads(method.condition, "margins")
+    margins = reads(method.condition, "margins")
+    one_class = groups == "class" or method.T is not None or margins
     k = _loss.num_classes(y_pred, _loss.class_axis(loss, y_pred))
     requirements.require_classes(method, k, "predictions")
-    if reads(method.condition, "margins"):
+    if margins:
         _require_cross_entropy(loss, y_pred)
     if one_class and _loss.is_several(loss, y_pred):
         name = "groups" if groups == "class" else "T" if method.T is not None else "method"
@@ -101,7 +82,6 @@ def prediction(method: Method, loss: Any, y_pred: Any, groups: Groups) -> bool:
 def _require_cross_entropy(loss: Any, y_pred: Any) -> None:
     """Raise ValueError unless a loss takes one probability or logit per class."""
     name, units = _loss.name_of(loss), y_pred.shape[-1]
-    plain = name.replace("_", "").lower()
     if not _loss.is_keras(loss):
         if _loss.option(loss, "from_logits") is None:
             raise ValueError(
@@ -109,19 +89,11 @@ def _require_cross_entropy(loss: Any, y_pred: Any) -> None:
                 f"probabilities of classes, which margins need, got {name} without it; "
                 "try loss.from_logits = True"
             )
-    elif not ("crossentropy" in plain or plain == "kldivergence") or (
-        ("binary" in plain) != (units == 1)
-    ):
-        advice = (
-            "'sparse_categorical_crossentropy', or 'binary_crossentropy' of one output for two "
-            "classes"
-        )
-        if len(y_pred.shape) > 2 and "binary" in plain:
-            advice = "a last axis of 1, (batch, ..., 1), for a map of two classes"
+    elif not _loss.is_between_classes(loss, units):
         raise ValueError(
             "loss: must be a cross-entropy between classes, because margins are differences of "
-            f"their probabilities, got {name} of {units} output{'s' if units > 1 else ''}; "
-            f"try {advice}"
+            f"their probabilities, got {name} for predictions {tuple(y_pred.shape)}; try "
+            "'sparse_categorical_crossentropy', or 'binary_crossentropy' with a last axis of 1"
         )
 
 
@@ -132,19 +104,20 @@ def reads_signs(method: Method) -> bool:
 
 def weight(method: Method, value: Any) -> None:
     """Raise ValueError on no weights, or booleans, for marks."""
+    got = None
     if value is None:
-        if isinstance(method.condition, Known):
-            raise ValueError(
-                "sample_weight: must mark each example by its sign for Known, plus for good and "
-                f"minus for bad, got None; {_MARKS} in fit"
-            )
-        return
-    dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
-    if reads_signs(method) and keras.backend.standardize_dtype(dtype) == "bool":
+        got = "None" if isinstance(method.condition, Known) else None
+    elif reads_signs(method) and _dtype(value) == "bool":
+        got = "booleans, of which False is 0 and leaves an example out"
+    if got is not None:
         raise ValueError(
-            "sample_weight: must mark each example by its sign, got booleans, of which False "
-            f"is 0 and leaves an example out; {_MARKS}"
+            "sample_weight: must mark each example by its sign, plus for good and minus for bad, "
+            f"got {got}; try sample_weight=np.where(trusted, 1.0, -1.0) in fit"
         )
+
+
+def _dtype(value: Any) -> str:
+    return keras.backend.standardize_dtype(keras.ops.convert_to_tensor(value).dtype)
 
 
 def compiled(loss: Any, output: Any) -> None:
@@ -154,15 +127,6 @@ def compiled(loss: Any, output: Any) -> None:
         raise ValueError(
             f"loss: must be compiled{where}, because validation and SIGUA use it, got None; try "
             "naming one in model.compile(optimizer, loss)"
-        )
-
-
-def apart(names: list[Any]) -> None:
-    """Raise ValueError if an output has two SIGUAs, one by its name and one by its index."""
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"output: must be a different one for each SIGUA of a model, got {names}; "
-            "try one callback for each"
         )
 
 
@@ -221,17 +185,15 @@ def idle(method: Method, epoch: float, good: float | None, bad: float | None) ->
     condition: Any = method.condition
     if not isinstance(condition, SmallLoss) or good is None or bad is None:
         return False
-    warm = epoch >= method.horizon and condition.noise_rate > 0
-    if not warm:
+    if epoch < method.horizon or condition.noise_rate == 0:
         return False
     _, keep, forget = method.at(epoch)
     forgets = forget > (0 if condition.variant == "official" else keep)
     if good != 1 and not (forgets and bad == 0 and good > 0):
         return False
-    never = "dropped" if good == 1 else "bad"
     warnings.warn(
-        f"epoch {epoch:g}: no example was ever {never}, although the warm-up is over; the "
-        "mini-batches are too small for the rates, or all losses are equal",
+        f"epoch {epoch:g}: no example was ever {'dropped' if good == 1 else 'bad'}, although the "
+        "warm-up is over; the mini-batches are too small for the rates, or all losses are equal",
         stacklevel=3,
     )
     return True

@@ -7,7 +7,7 @@ backends, and on others computes a loss of 0, which would be the smallest of all
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import keras
@@ -17,6 +17,7 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from sigua import Method, checks, step
 from sigua_keras import _loss, _ops
 from sigua_keras._loss import Loss, Tensor
+from sigua_keras._ops import TENSORS, View
 
 Groups = str | Callable[[Any, Any], Any] | None
 """Who is judged together: "class", "image", or a function of labels and predictions; None: all."""
@@ -109,10 +110,8 @@ class Examples:
             found = _loss.float32(found) > 0.5
         return ops.reshape(ops.cast(found, "int32"), (-1,))
 
-    def several(self) -> Tensor | None:
-        """Return which rows hold more than one class, bool, (N,); None if labels are indices."""
-        if not self.is_dense:
-            return None
+    def several(self) -> Tensor:
+        """Return which rows hold more than one class, bool, (N,)."""
         sums = ops.sum(_loss.float32(self.y_true), axis=self.axis)
         return ops.reshape(sums > 1 + checks.SUM_TOLERANCE, (-1,))
 
@@ -124,8 +123,7 @@ class Examples:
         """
         if correction == "none":
             return _loss.per_example(self.loss, self.y_true, self.y_pred)
-        given = self.plain, self.logits, self.index
-        found = step.corrected_losses(_ops, correction, M, *given)
+        found = step.corrected_losses(_ops, correction, M, self.plain, self.logits, self.index)
         return ops.reshape(found, _places(self.y_pred, self.axis))
 
     @property
@@ -135,17 +133,19 @@ class Examples:
             return step.CrossEntropy(None, _loss.option(self.loss, "label_smoothing", 0.0))
         return _AnyLoss(self.loss, self.y_true, self.y_pred, self.axis)
 
-    def class_sums(self, method: Method) -> Callable[[], Tensor] | None:
+    def class_sums(self, method: Method, view: View) -> Callable[[], Any] | None:
         """Return what returns 1'T^-1 l, (N,), for backward correction."""
-        if method.T is None or method.correction != "backward":
+        T = method.T if method.correction == "backward" else None
+        if T is None:
             return None
         logits = ops.stop_gradient(self.logits)
-        return partial(step.class_sums, _ops, method.T, self.plain, logits)
+        return lambda: view.see(step.class_sums(_ops, T, self.plain, logits))
 
-    def margins(self, losses: Tensor, state: Tensor | None) -> step.Margins:
+    def margins(self, losses: Tensor, state: Any, view: View) -> step.Margins:
         """Return the margins of the model's own probabilities, by the class confidence."""
         _require_per_place("margins", losses, self.y_pred)
-        return step.Margins(_ops, ops.stop_gradient(self.logits), self.index, state)
+        logits = view.see(ops.stop_gradient(self.logits))
+        return step.Margins(view.names, logits, view.see(self.index), view.see(state))
 
     def groups(self, groups: Groups, y: Any, losses: Tensor) -> Tensor | None:
         """Return each example's group, int32, (N,), or None."""
@@ -164,14 +164,12 @@ class Examples:
 
 
 class Part:
-    """Who takes part in a mini-batch, and with which weight: columns, (N,).
+    """Who takes part in a mini-batch, and with which weight: columns, (N,), as the view sees them.
 
     Args:
-        losses: (n, ...), whose shape says what an example is.
-        asked: bool, (n, ...): who is not masked; None for all.
-        known: bool, (n, ...): whose label is a class; None for all.
-        sample_weight: of the user; None for ones.
-        signs: whether the sign of a weight is a mark.
+        losses: (n, ...), whose shape says what an example is, and whose mask is taken from it.
+        asked, known: as of `Examples`.
+        sample_weight: of the user, whose signs may be marks; None for ones.
 
     Attributes:
         valid: bool: who takes part.
@@ -183,37 +181,42 @@ class Part:
     def __init__(
         self,
         losses: Tensor,
-        asked: Tensor | None,
-        known: Tensor | None,
-        sample_weight: Any,
+        asked: Tensor | None = None,
+        known: Tensor | None = None,
+        sample_weight: Any = None,
         signs: bool = False,
+        view: View = TENSORS,
     ) -> None:
+        self.mask, self.weight, self.trusted = asked, None, None
         mask = get_keras_mask(losses)
         if mask is not None:
             set_keras_mask(losses, None)
-            asked = _both(asked, ops.cast(mask, "bool"))
-        self.mask, self.weight, self.trusted = asked, None, None
-        self.ranked = ops.stop_gradient(ops.reshape(losses, (-1,)))
-        valid = ops.ones_like(self.ranked, dtype="bool")
-        valid = valid if asked is None else column_of("mask", asked, losses)
+            self.mask = _both(asked, ops.cast(mask, "bool"))
+        self._view, own = view, view.ops
+        self.ranked = own.reshape(view.see(ops.stop_gradient(losses)), (-1,))
+        valid = own.ones_like(self.ranked, dtype="bool")
+        if self.mask is not None:
+            valid = view.see(column_of("mask", self.mask, losses))
         if sample_weight is not None:
             weight = column_of("sample_weight", _loss.float32(sample_weight), losses)
+            weight = view.see(weight)
             valid = valid & (weight != 0)
             # A traced step cannot raise; a loss of NaN is at least seen, whereas climbing is not.
-            self.weight = ops.abs(weight) if signs else ops.where(weight < 0, float("nan"), weight)
+            self.weight = own.abs(weight) if signs else own.where(weight < 0, float("nan"), weight)
             self.trusted = weight > 0 if signs else None
         self.valid = valid
         if known is not None:
             while len(known.shape) > len(losses.shape):
                 known = ops.all(known, axis=-1)  # one loss for many labels
-            self.valid = valid & column_of("y", known, losses)
+            self.valid = valid & view.see(column_of("y", known, losses))
         self.lost = valid & ~self.valid
 
     def select(self, method: Method, numbers: tuple[Any, ...], **given: Any) -> step.Selection:
         """Return who is good, who is bad, and what each weighs, as `sigua.step.select`."""
-        shares = ops.cast(self.valid, "float32") if method.separate else None
+        names = self._view.names
+        shares = names.cast(self.valid, self.ranked) if method.separate else None
         marks = {"valid": self.valid, "shares": shares, "trusted": self.trusted}
-        return step.select(_ops, method, numbers, self.ranked, **marks, **given)
+        return step.select(names, method, numbers, self.ranked, **marks, **given)
 
 
 class _AnyLoss(NamedTuple):
@@ -244,7 +247,7 @@ class _AnyLoss(NamedTuple):
 
     def row_dot(self, names: Any, M: step.Matrix, log_p: Tensor, y: Tensor) -> Tensor:
         """Return [M l]_y, (N,)."""
-        return M.row_dot(names, y, self.every_class(names, log_p))
+        return M.row_dot(names, y, self.every_class())
 
     def _column(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         losses = _loss.per_example(self.loss, y_true, y_pred)

@@ -17,6 +17,7 @@ _BINARY = keras.losses.binary_crossentropy
 _GCE = keras.losses.categorical_generalized_cross_entropy
 BINARY = (_BINARY, keras.losses.binary_focal_crossentropy)
 OF_CLASSES = (_SPARSE, _DENSE, keras.losses.categorical_focal_crossentropy, _GCE)
+_OF_PROBABILITIES = (*OF_CLASSES, keras.losses.kl_divergence)
 _OF_NO_ROWS = (_SPARSE, _GCE, keras.losses.ctc, keras.losses.circle)
 """Losses of Keras whose labels do not have the predictions' shape."""
 
@@ -46,10 +47,9 @@ def is_keras(loss: Loss) -> bool:
 
 
 def name_of(loss: Loss) -> str:
-    """Return the name of a loss's class, or of the function that Keras has wrapped."""
-    wrapped = type(loss).__name__ == "LossFunctionWrapper"
-    kind = function_of(loss) if wrapped or hasattr(loss, "__name__") else type(loss)
-    return str(getattr(kind, "__name__", kind))
+    """Return the name of a function, also of one that Keras has wrapped, or of a loss object."""
+    found = function_of(loss)
+    return str(getattr(found, "__name__", None) or getattr(found, "name", type(found).__name__))
 
 
 def option(loss: Loss, name: str, default: Any = None) -> Any:
@@ -78,6 +78,11 @@ def is_dense(y_true: Tensor, y_pred: Tensor, axis: int = -1) -> bool:
 def is_several(loss: Loss, y_pred: Tensor) -> bool:
     """Return whether a row holds several labels, each with a sigmoid of its own."""
     return y_pred.shape[-1] != 1 and function_of(loss) in BINARY
+
+
+def is_between_classes(loss: Loss, units: int) -> bool:
+    """Return whether a loss of Keras takes one probability or logit per class."""
+    return function_of(loss) in (BINARY if units == 1 else _OF_PROBABILITIES)
 
 
 def is_cross_entropy(loss: Loss, y_pred: Tensor, axis: int) -> bool:
@@ -133,15 +138,16 @@ def _require_labels(loss: Loss, y_true: Tensor, y_pred: Tensor) -> None:
     units, width = y_pred.shape[-1], y_true.shape[-1] if len(y_true.shape) > 1 else 1
     if not (sparse or rows) or len(y_pred.shape) != 2 or None in (units, width):
         return
-    if width != (1 if sparse else units):
-        kind, advice = "one-hot rows or targets", "keras.utils.to_categorical(y)"
-        other = "'sparse_categorical_crossentropy'"
-        if sparse:
-            kind, advice, other = "integers", "y.argmax(-1)", "'categorical_crossentropy'"
-        raise ValueError(
-            f"y: must be {kind} for {function.__name__}, got shape {tuple(y_true.shape)} for "
-            f"predictions {tuple(y_pred.shape)}; try {advice}, or {other}"
-        )
+    if width == (1 if sparse else units):
+        return
+    kind, advice = "one-hot rows or targets", "keras.utils.to_categorical(y)"
+    if sparse:
+        kind, advice = "integers", "y.argmax(-1)"
+    other = "categorical_crossentropy" if sparse else "sparse_categorical_crossentropy"
+    raise ValueError(
+        f"y: must be {kind} for {function.__name__}, got shape {tuple(y_true.shape)} for "
+        f"predictions {tuple(y_pred.shape)}; try {advice}, or {other!r}"
+    )
 
 
 def logits_of(loss: Loss, y_pred: Tensor, axis: int = -1) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 from keras.src.backend import set_keras_mask
 
@@ -20,19 +21,12 @@ from sigua.requirements import require_method
 from sigua_keras import _check, _loss, _ops
 from sigua_keras._examples import Examples, Groups, Part, column_of
 from sigua_keras._loss import Loss, Tensor
+from sigua_keras._ops import TENSORS, view_of
 from sigua_keras._schedule import Clock, Shares
 
 
 class Objective:
-    """The training objective of one output.
-
-    Args:
-        method: the method to train with.
-        output: the output it is for; None if there is only one.
-        loss: the loss that is optimised; None for the compiled loss.
-        groups: who is judged together.
-        steps_per_epoch: to count the epoch in training steps; None if it is set.
-    """
+    """The training objective of one output; the arguments are those of `SIGUA`."""
 
     def __init__(
         self,
@@ -45,7 +39,7 @@ class Objective:
         self.method, self.output, self.loss, self.groups = method, output, loss, groups
         self.matrix = step.matrix(_ops, method, None)  # not in a step, which would copy it
         self.shares = Shares(method)
-        self.clock = Clock(self.shares, output, steps_per_epoch)
+        self.clock = Clock(self.shares, steps_per_epoch)
         self.reached = self._warned = self._told_of_lost = False
 
     def open(self, loss: Loss, y_pred: Any) -> None:
@@ -56,7 +50,7 @@ class Objective:
         self.shares.open(_loss.num_classes(y_pred, axis))
 
     def measure(
-        self, compiled: Loss, y_true: Tensor, y_pred: Tensor, sample_weight: Any
+        self, compiled: Loss, y_true: Tensor, y_pred: Tensor, sample_weight: Any, eager: bool
     ) -> tuple[Tensor, Tensor]:
         """Return the losses, with gradient and mask, and their signed weights; both (n, ...).
 
@@ -64,14 +58,13 @@ class Objective:
             compiled: the loss to optimise if no other was given.
             y_true: labels of the output.
             y_pred: its predictions.
-            sample_weight: scales losses but does not change their rank; an example of weight 0 has
-                no rank. For a condition that reads `trusted` the sign is the mark; otherwise a
-                negative weight makes the loss NaN.
+            sample_weight: scales losses, and may mark them by its sign; None for ones.
+            eager: whether values may be read.
 
         Raises:
             ValueError: labels, predictions or weights that do not fit the method.
         """
-        method, shares = self.method, self.shares
+        method, shares, view = self.method, self.shares, view_of(y_pred, eager)
         _check.weight(method, sample_weight)
         loss = compiled if self.loss is None else _loss.resolve(self.loss, y_true, y_pred)
         one_class = _check.prediction(method, loss, y_pred, self.groups)
@@ -79,19 +72,22 @@ class Objective:
         shares.open(_loss.num_classes(y_pred, given.axis))
         losses = given.losses(method.correction, self.matrix)
         marked = _check.reads_signs(method)
-        part = Part(losses, given.asked, given.known, sample_weight, marked)
+        part = Part(losses, given.asked, given.known, sample_weight, marked, view)
         margins = None
         if reads(method.condition, "margins"):
-            margins = given.margins(losses, shares.state())
-        groups = given.groups(self.groups, y_true, losses)
-        rules = {"sums": given.class_sums(method), "margins": margins, "groups": groups}
-        chosen = part.select(method, shares.numbers(), **rules)
-        if shares.seen is not None and margins is not None:
-            shares.see(margins.sums(part.valid))
-        shares.count(part.lost, chosen.good, part.valid, chosen.bad)
-        several, weights = given.several() if one_class else None, chosen.weights
-        if several is not None:  # a traced step cannot raise, but NaN is seen
-            weights = ops.where(several & part.valid, float("nan"), weights)
+            margins = given.margins(losses, shares.state(), view)
+        groups = view.see(given.groups(self.groups, y_true, losses))
+        rules = {"sums": given.class_sums(method, view), "margins": margins, "groups": groups}
+        with np.errstate(invalid="ignore"):  # NumPy warns of infinite logits, where others do not
+            chosen = part.select(method, shares.numbers(view), **rules)
+            if shares.seen is not None and margins is not None:
+                shares.see(ops.convert_to_tensor(margins.sums(part.valid)))
+        masks = [part.lost, chosen.good, part.valid, chosen.bad]
+        shares.count(view.ops.sum(view.ops.stack(masks), axis=1))
+        weights = chosen.weights
+        if one_class and given.is_dense:  # a traced step cannot raise, but NaN is seen
+            several = view.see(given.several())
+            weights = view.ops.where(several & part.valid, float("nan"), weights)
         weights = weights if part.weight is None else weights * part.weight
         silent, weights = (ops.reshape(x, ops.shape(losses)) for x in (chosen.silent, weights))
         losses = ops.where(silent, 0.0, losses)
@@ -126,7 +122,6 @@ def corrected_losses(
     Raises:
         ValueError: arguments that do not fit the method or each other.
     """
-    _check.known(loss)
     y, y_pred = ops.convert_to_tensor(y), ops.convert_to_tensor(y_pred)
     loss = _loss.resolve(loss, y, y_pred)
     one_class = _check.prediction(require_method(method), loss, y_pred, None)
@@ -176,20 +171,21 @@ def select(
     _check.groups(require_method(method), groups)
     losses, rules = _loss.float32(losses), {}
     if y_pred is None:
-        part = Part(losses, None, None, where)
+        part = Part(losses, sample_weight=where)
     else:
         y, y_pred = ops.convert_to_tensor(y), ops.convert_to_tensor(y_pred)
         loss = _loss.resolve("crossentropy", y, y_pred, from_logits=from_logits)
         _check.prediction(method, loss, y_pred, groups)
         given = Examples(loss, y, y_pred, one_class=True)
         part = Part(losses, given.asked, given.known, where)
-        rules = {"sums": given.class_sums(method), "groups": given.groups(groups, y, losses)}
+        rules = {"groups": given.groups(groups, y, losses)}
+        rules["sums"] = given.class_sums(method, TENSORS)
         if reads(method.condition, "margins"):
             by_class, counts = (reads(method.condition, it) for it in ("confidence", "counts"))
             if by_class and confidence is None:
                 confidence = zeros(_loss.num_classes(y_pred, given.axis), counts)
             state = ops.convert_to_tensor(confidence) if by_class else None
-            rules["margins"] = given.margins(losses, state)
+            rules["margins"] = given.margins(losses, state, TENSORS)
     if trusted is not None:
         alone = not isinstance(trusted, Split)
         masks = (ops.convert_to_tensor(mask) for mask in ([trusted] if alone else trusted))

@@ -5,10 +5,13 @@ Logits are (N, k) here, a row for each example or place.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 from keras.ops import (
     abs,
@@ -28,6 +31,8 @@ from keras.ops import (
     where,
 )
 from keras.ops import concatenate as concat
+
+from sigua.step import numpy_names
 
 __all__ = ["abs", "all", "argsort", "cumsum", "exp", "log", "maximum", "minimum", "reshape", "roll"]
 __all__ += ["concat", "sort", "stack", "stop_gradient", "sum", "where"]
@@ -108,3 +113,22 @@ def nth(ordered: Tensor, count: Any, size: Any) -> Tensor:
 
 def or_one(number: Tensor) -> Tensor:
     return ops.where(number == 0, 1.0, number)
+
+
+class View(NamedTuple):
+    """How a selection, which has no gradient, looks at tensors."""
+
+    names: Any
+    """Of the step."""
+    ops: Any
+    """Of Keras, or the same ones of NumPy."""
+    see: Callable[[Any], Any]
+
+
+TENSORS = View(sys.modules[__name__], ops, lambda x: x)
+ARRAYS = View(numpy_names, np, lambda x: None if x is None else ops.convert_to_numpy(x))
+
+
+def view_of(x: Tensor, eager: bool) -> View:
+    """Return how to look at a step: by NumPy where PyTorch's tensors are in memory and eager."""
+    return ARRAYS if eager and getattr(x, "is_cpu", False) else TENSORS

@@ -13,28 +13,22 @@ from keras import ops, tree
 from sigua_keras import _check
 from sigua_keras._objective import Objective
 
+EAGER = keras.config.backend() == "torch"
+"""Whether a step is eager unless it is compiled."""
+
 
 class Outputs:
-    """The structure of predictions: a dict, a list, a tuple, or a lone tensor.
-
-    Args:
-        y_pred: the model's predictions, symbolic or not.
-        names: the model's output names, if it has any.
-    """
+    """The names of a model's outputs: of predictions in a dict or a list, or of a lone tensor."""
 
     def __init__(self, y_pred: Any, names: list[str] | None) -> None:
-        self.mapping, self.lone = isinstance(y_pred, dict), not tree.is_nested(y_pred)
-        count = 1 if self.lone else len(y_pred)
+        self.mapping = isinstance(y_pred, dict)
+        count = len(y_pred) if tree.is_nested(y_pred) else 1
         named = list(names) if names and len(names) == count else list(range(count))
         # Keras flattens a dict in the order of its keys.
         self.names: list[Any] = sorted(y_pred) if self.mapping else named
 
     def index(self, wanted: str | int | None) -> int:
-        """Return the index of an output, by its name, its index (not in a dict), or None.
-
-        Raises:
-            ValueError: several outputs but no name or index, or no such output.
-        """
+        """Return the index of an output, by name, by index (not in a dict), or by None for one."""
         if wanted is None and len(self.names) == 1:
             return 0
         if wanted in self.names:
@@ -48,30 +42,29 @@ class Outputs:
 
     def part(self, structure: Any, index: int) -> Any:
         """Return an output's part of a structure; a lone value is the same for every output."""
-        found = structure
         if isinstance(structure, dict):
-            found = structure.get(self.names[index])
-        elif isinstance(structure, (list, tuple)):
-            found = structure[index]
-        if tree.is_nested(found):
-            raise ValueError(
-                "output: must be one of a flat dict, list or tuple of outputs, got nested outputs; "
-                "try flattening the outputs"
-            )
-        return found
+            return structure.get(self.names[index])
+        return structure[index] if isinstance(structure, (list, tuple)) else structure
 
     def is_at(self, path: tuple[Any, ...], index: int) -> bool:
         """Return whether a path in the structure of predictions leads to an output."""
-        return not path if self.lone else path[0] in (self.names[index], index)
+        return not path or path[0] in (self.names[index], index)
+
+
+class Here(threading.local):
+    """What is asked for in this thread: tf.distribute traces its replicas in several."""
+
+    asked: set[Objective | None] | None = None
+    """The objectives whose losses were asked for; None where losses are not to be signed."""
+    eager = False
+    """Whether values may be read."""
 
 
 class Objectives:
     """The objectives that a model trains with, each for one output.
 
-    Args:
-        model: the model that trains.
-        network: the model that predicts, which may be the same.
-        emptied: called with the model when the last of them is removed.
+    The network is what predicts, which may be the model itself; `emptied` is called with the model
+    when the last of them is removed.
     """
 
     def __init__(
@@ -82,9 +75,10 @@ class Objectives:
         """Those that are removed when the next training begins: `fit` does not tell its callbacks
         when it is interrupted, so this is how the model is cleaned up then."""
         self.model, self._network, self._emptied = model, network, emptied
-        self.evaluating = self.stepping = False
+        self.doing: str | None = None
+        """A "step" of training, whose metrics are shown, or an "evaluation", which is plain."""
         self._standing: Any = None  # the compiled loss in which the objectives stand
-        self._here = threading.local()  # because tf.distribute traces its replicas in several
+        self._here = Here()
 
     @property
     def metrics(self) -> list[Any]:
@@ -133,41 +127,32 @@ class Objectives:
             each.open(loss, outputs.part(y_pred, index))
 
     @contextmanager
-    def evaluation(self) -> Iterator[None]:
-        """Compute the plain loss, and show no metrics of ours."""
-        before, self.evaluating = self.evaluating, True
+    def during(self, what: str) -> Iterator[None]:
+        """Note what the model does."""
+        before, self.doing = self.doing, what
         try:
             yield
         finally:
-            self.evaluating = before
+            self.doing = before
 
     @contextmanager
     def signed(self, y: Any, y_pred: Any) -> Iterator[None]:
-        """Sign the losses that the model's own `compute_loss` asks for.
-
-        Raises:
-            ValueError: no loss is compiled, outputs that there are not, or it asks for no loss.
-        """
+        """Sign the losses that the model's own `compute_loss` asks for."""
         if self.model._compile_loss is None or self.model._compile_loss is not self._standing:
             self._stand_in(y, y_pred)
+        stepping = self.doing == "step"
         for each in self.all:
-            _check.counted(each.clock.steps_per_epoch, self.stepping)
+            _check.counted(each.clock.steps_per_epoch, stepping)
         asked: set[Objective | None] = set()
-        self._here.asked = asked
+        here = self._here
+        here.asked, here.eager = asked, EAGER and stepping and not self.model.jit_compile
         try:
             yield
         finally:
-            self._here.asked = None
+            here.asked = None
         for each in self.all:
             each.reached = True
             _check.asked(each.method, each in asked)
-
-    def is_asked(self, objective: Objective | None) -> bool:
-        """Return whether losses are to be signed now, and note for which objective."""
-        asked = getattr(self._here, "asked", None)
-        if asked is not None:
-            asked.add(objective)
-        return asked is not None
 
     def _stand_in(self, y: Any, y_pred: Any) -> None:
         """Put what signs them in the place of the compiled losses."""
@@ -179,13 +164,14 @@ class Objectives:
         self._give_back()
         outputs = Outputs(y_pred, getattr(self.model, "output_names", None))
         at = [outputs.index(each.output) for each in self.all]
-        _check.apart([outputs.names[i] for i in at])
+        if len(set(at)) < len(at):  # one by its name, and one by its index
+            raise _check.another()
         marked = any(_check.reads_signs(each.method) for each in self.all)
         stood = []
         for i, entry in enumerate(compiled._flat_losses):
             pairs = zip(self.all, at, strict=True)
             found = [each for each, index in pairs if outputs.is_at(entry.path, index)]
-            signed = Signed(entry.loss, found[0] if found else None, marked, self.is_asked)
+            signed = Signed(entry.loss, found[0] if found else None, marked, self._here)
             compiled._flat_losses[i] = entry._replace(loss=signed)
             stood += found
         for each, index in zip(self.all, at, strict=True):
@@ -203,38 +189,30 @@ class Objectives:
 class Signed(keras.losses.Loss):
     """Stands in for a compiled loss: while the model trains, its values have signed weights.
 
-    Keras still reduces the values, weighs each output and logs its loss.
-
-    Args:
-        loss: the compiled loss.
-        objective: that of the output; None for a plain one.
-        marked: whether an output of the model reads signs: to the others they are none.
-        is_asked: says whether losses are to be signed now.
+    Keras still reduces the values, weighs each output and logs its loss. An output without an
+    objective is plain. Where some output of the model reads signs (`marked`), to the others they
+    are none.
     """
 
-    def __init__(
-        self,
-        loss: Any,
-        objective: Objective | None,
-        marked: bool,
-        is_asked: Callable[[Objective | None], bool],
-    ) -> None:
+    def __init__(self, loss: Any, objective: Objective | None, marked: bool, here: Here) -> None:
         given = loss if objective is None or objective.loss is None else objective.loss
         reduction = getattr(given, "reduction", "sum_over_batch_size")
         super().__init__(name="signed", reduction=reduction, dtype="float32")
-        self.loss, self.objective, self._is_asked = loss, objective, is_asked
+        self.loss, self.objective, self._here = loss, objective, here
         marks = objective is not None and _check.reads_signs(objective.method)
         self._drops_signs = marked and not marks
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        if not self._is_asked(self.objective):
+        if self._here.asked is None:
             return self.loss(y_true, y_pred, sample_weight)
+        self._here.asked.add(self.objective)
         if sample_weight is not None and self._drops_signs:
             # Keras gives every output the same weights.
             sample_weight = ops.abs(ops.convert_to_tensor(sample_weight, dtype="float32"))
         if self.objective is None:
             return self.loss(y_true, y_pred, sample_weight)
-        losses, weights = self.objective.measure(self.loss, y_true, y_pred, sample_weight)
+        given = self.loss, y_true, y_pred, sample_weight
+        losses, weights = self.objective.measure(*given, self._here.eager)
         return super().__call__(losses, losses, weights)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

@@ -6,25 +6,18 @@ compiled step. The variables of a metric that the model has while it trains are 
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import keras
 import numpy as np
 from keras import ops
 
-from sigua import Method, checks, confidence
+from sigua import Method, confidence
 from sigua.conditions import reads
 from sigua_keras import _ops
-from sigua_keras._ops import INTEGER
+from sigua_keras._ops import ARRAYS, INTEGER, View
 
 Tensor = Any
-FORGOTTEN_AFTER = 1_000
-"""After this many training steps of a model at epoch 0, a warning says that it may be forgotten."""
-
-_at_0: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
-# Steps by model and output, because a new callback for each short `fit` begins at epoch 0 again.
 
 
 def variable(name: str, value: Any, dtype: str = "float32", **options: Any) -> keras.Variable:
@@ -41,9 +34,8 @@ class Share(keras.metrics.Metric):
     """The share of the epoch's examples in a mask; other variables are not reset with it.
 
     Args:
-        name: of the metric.
-        size: of its counts.
-        mask, total: the places in `counts` of the mask's count, and of how many took part.
+        name, size: of the metric, and of its counts.
+        mask, total: the places of the mask's count, and of how many took part.
     """
 
     def __init__(self, name: str, size: int, mask: int, total: int) -> None:
@@ -91,6 +83,7 @@ class Shares:
         self._counts = reads(method.condition, "counts")
         self.seen: Any = None
         self.written = self.count_steps = False
+        self._steps_before = 0
 
     def name_after(self, output: Any) -> None:
         """Add the name of an output to the names of the metrics, as Keras does; None for none."""
@@ -117,14 +110,18 @@ class Shares:
                 "try a new SIGUA or SIGUAModel"
             )
 
-    def count(self, lost: Tensor, good: Tensor, takes_part: Tensor, bad: Tensor) -> None:
-        """Count the examples in masks, (n,): lost are those whose label is not a class."""
-        masks = ops.stack([lost, good, takes_part, bad])
-        counts = ops.sum(ops.cast(masks, "float32"), axis=1)
+    def count(self, found: Any) -> None:
+        """Add how many labels were not a class, and how many are good, take part, are bad, (4,)."""
+        counts = ops.cast(found, "float32")
         self.metrics[0].counts.assign_add(counts[:3])
         self.metrics[1].counts.assign_add(counts[2:])
         if self.count_steps:
             self.steps.assign_add(1)
+
+    def steps_since(self, steps: Tensor) -> int:
+        """Return how many steps there were since the last call."""
+        before, self._steps_before = self._steps_before, int(ops.convert_to_numpy(steps))
+        return self._steps_before - before
 
     def lost(self) -> int:
         """Return how many labels of the epoch were not a class."""
@@ -147,8 +144,10 @@ class Shares:
         if self.seen is not None:
             self.seen.assign(np.zeros(self.seen.shape, dtype="float32"))
 
-    def numbers(self) -> tuple[Tensor, ...]:
-        """Return gamma and the condition's numbers as tensors, of dtype `INTEGER` or float32."""
+    def numbers(self, view: View) -> tuple[Any, ...]:
+        """Return gamma and the condition's numbers, which a compiled step reads as tensors."""
+        if view is ARRAYS:
+            return self._values
         return tuple(ops.convert_to_tensor(each) for each in self.variables)
 
     def set_epoch(self, epoch: float) -> None:
@@ -177,23 +176,12 @@ class Shares:
 
 
 class Clock:
-    """Keeps the epoch, and writes its numbers.
+    """Keeps the epoch, which is set, or counted in steps, and writes its numbers."""
 
-    Args:
-        shares: where the numbers of the method's epoch are written.
-        output: the output that is trained with it.
-        steps_per_epoch: training steps per epoch; None if the epoch is set.
-
-    Raises:
-        ValueError: `steps_per_epoch` is not a whole number of at least 1.
-    """
-
-    def __init__(self, shares: Shares, output: Any, steps_per_epoch: int | None) -> None:
-        self.shares, self.output = shares, output
-        self.steps_per_epoch = whole_steps(steps_per_epoch)
-        self.finished = False
-        self.began = 0.0  # the epoch at which the epoch of `fit` began
-        self._epoch, self._step, self._counted = 0.0, 0, 0
+    def __init__(self, shares: Shares, steps_per_epoch: int | None) -> None:
+        self.shares, self.steps_per_epoch = shares, steps_per_epoch
+        self.began, self.finished = 0.0, False  # at which an epoch of `fit` began, and has ended
+        self._epoch, self._step = 0.0, 0
         self._ahead: float | None = None  # by how much it is ahead of the epochs of `fit`
         self._more = False  # whether this `fit` has more epochs after this one
 
@@ -201,32 +189,17 @@ class Clock:
     def epoch(self) -> float:
         return self._epoch if self.steps_per_epoch is None else self._step / self.steps_per_epoch
 
-    def tell(self, epoch: float) -> None:
-        """Set the epoch, as the user asks.
-
-        Raises:
-            ValueError: the epoch is counted in steps, negative, or refused by a schedule.
-        """
-        if self.steps_per_epoch is not None:
-            raise ValueError(
-                "set_epoch: must not be called if the epoch is counted in steps, got "
-                f"steps_per_epoch={self.steps_per_epoch}; try leaving one of the two out"
-            )
-        self.set(epoch)
-
     def set(self, epoch: float) -> None:
         """Write the numbers of an epoch; nothing changes if the epoch is refused."""
         self.shares.set_epoch(epoch)
         self._epoch, self.finished = float(epoch), False
-        if self.steps_per_epoch is not None:
-            self._step = round(epoch * self.steps_per_epoch)
+        self._step = round(epoch * (self.steps_per_epoch or 0))
 
     def begin_fit(self) -> None:
         self._ahead = None
 
-    def begin_epoch(self, epoch: int, params: dict[str, Any] | None) -> None:
+    def begin_epoch(self, epoch: int, params: dict[str, Any]) -> None:
         """Follow an epoch of `fit`, which continues after the last one, or at initial_epoch."""
-        params = params or {}
         self._more = epoch + 1 < params.get("epochs", float("inf"))
         first = self._ahead is None
         if self._ahead is None:
@@ -243,41 +216,11 @@ class Clock:
     def end_epoch(self) -> None:
         self.finished = self.steps_per_epoch is None
 
-    def advance(self, model: Any, counted: Any = None) -> None:
-        """Go on after an execution.
-
-        Args:
-            model: the model that trains.
-            counted: the steps so far, where an execution may have several.
-        """
-        steps = 1
-        if counted is not None:
-            steps, self._counted = int(counted) - self._counted, int(counted)
-        epoch = self.epoch
-        if self.steps_per_epoch is not None:
-            self._step += steps
-            if epoch < self.shares.method.horizon:
-                self.shares.set_epoch(self.epoch)
-        elif epoch > 0:
-            _at_0.pop(model, None)
-        elif not self._more and self.shares.method.horizon > 0:
-            self._look(model, steps)
-
-    def _look(self, model: Any, steps: int) -> None:
-        counts = _at_0.setdefault(model, {})
-        before = counts.get(self.output, 0)
-        counts[self.output] = before + steps
-        if before < FORGOTTEN_AFTER <= before + steps:
-            warnings.warn(
-                f"{FORGOTTEN_AFTER} training steps and still at epoch 0, where "
-                f"{self.shares.method!r} begins: call set_epoch(epoch) before each epoch, use the "
-                "same callback in a loop of fits, or count the epochs by "
-                "SIGUA(method, steps_per_epoch=...)",
-                stacklevel=2,
-            )
-
-
-def whole_steps(value: Any) -> int | None:
-    if value is None:
-        return None
-    return checks.whole("steps_per_epoch", value, 1, "try the number of mini-batches per epoch")
+    def advance(self, steps: int) -> bool:
+        """Go on after some steps; return whether it stays at epoch 0 unless somebody says more."""
+        if self.steps_per_epoch is None:
+            return self._epoch == 0 and not self._more and self.shares.method.horizon > 0
+        before, self._step = self.epoch, self._step + steps
+        if before < self.shares.method.horizon:
+            self.shares.set_epoch(self.epoch)
+        return False

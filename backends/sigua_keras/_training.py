@@ -6,19 +6,25 @@ distribution: only the compiled loss of an output is replaced, by one that is si
 
 from __future__ import annotations
 
-import inspect
 import itertools
+import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import keras
 
+from sigua import Method
 from sigua_keras import _check
 from sigua_keras._objective import Objective
 from sigua_keras._outputs import Objectives
+from sigua_keras._schedule import Shares
 
 JAX = keras.config.backend() == "jax"
+FORGOTTEN_AFTER = 1_000
+"""After this many training steps of a model at epoch 0, a warning says that it may be forgotten."""
+_at_0: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+# By model, because a new callback for each short `fit` begins at epoch 0 again.
 _END_OF_DATA = ("StopIteration", "OutOfRangeError")
 """With which a train function ends an epoch of a data set of unknown length, on TensorFlow."""
 
@@ -32,15 +38,13 @@ class Training:
 
     _sigua: Objectives
     train_function: Any
+    _compute_loss_has_training_arg: bool  # which it did not before Keras 3.3
 
     @property
     def metrics(self) -> list[Any]:
         """All metrics; while the model trains, those that carry the schedule are the last."""
         found = list(super().metrics)  # type: ignore[misc]  # of keras.Model
-        return found if self._sigua.evaluating else found + self._sigua.metrics
-
-    def _compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        return self.compute_loss(*args, **kwargs)
+        return found if self._sigua.doing == "evaluation" else found + self._sigua.metrics
 
     def compute_loss(
         self,
@@ -52,8 +56,8 @@ class Training:
     ) -> Any:
         """Return the model's total loss: with signed losses while training, plain otherwise."""
         own: Any = super().compute_loss  # type: ignore[misc]  # of keras.Model
-        plain = {"training": training} if _takes_training(own.__func__) else {}
-        if not training or self._sigua.evaluating:
+        plain = {"training": training} if self._compute_loss_has_training_arg else {}
+        if not training or self._sigua.doing == "evaluation":
             return own(x, y, y_pred, sample_weight, **plain)
         with self._sigua.signed(y, y_pred):
             return own(x, y, y_pred, sample_weight, **plain)
@@ -63,8 +67,9 @@ class Training:
         if self.train_function is not None and not force:
             return
         self._sigua.check()
-        own, step = vars(self), self.train_step  # type: ignore[attr-defined]  # of keras.Model
+        own = vars(self)
         before = {name: own[name] for name in ("train_step",) if name in own}
+        step: Any = self.train_step  # type: ignore[attr-defined]  # of keras.Model
         own["train_step"] = carried(self._sigua, step)  # which Keras reads now
         try:
             super().make_train_function(force=True)  # type: ignore[misc]  # of keras.Model
@@ -75,27 +80,20 @@ class Training:
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate with the plain loss, and without our metrics in the logs."""
-        with self._sigua.evaluation():
+        with self._sigua.during("evaluation"):
             return super().evaluate(*args, **kwargs)  # type: ignore[misc]  # of keras.Model
 
     def test_on_batch(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate a mini-batch as `evaluate` does."""
-        with self._sigua.evaluation():
+        with self._sigua.during("evaluation"):
             return super().test_on_batch(*args, **kwargs)  # type: ignore[misc]  # of keras.Model
 
     def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
         # So that `loss, accuracy = train_on_batch(...)` works.
         ours = {metric.name for metric in self._sigua.metrics}
         logs = {name: value for name, value in logs.items() if name not in ours}
-        with self._sigua.evaluation():
+        with self._sigua.during("evaluation"):
             return super()._flatten_metrics_in_order(logs)  # type: ignore[misc]  # of keras.Model
-
-
-@cache
-def _takes_training(compute_loss: Callable[..., Any]) -> bool:
-    """Return whether a `compute_loss` accepts `training`, which it did not before Keras 3.3."""
-    parameters = inspect.signature(compute_loss).parameters.values()
-    return any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
 class Swapped(Training):
@@ -113,11 +111,7 @@ class Swapped(Training):
 
 
 def objectives_of(model: Any) -> Objectives:
-    """Return the objectives that a model trains with, or new ones.
-
-    Raises:
-        ValueError: the model is a `SIGUAModel`, or no model of Keras.
-    """
+    """Return the objectives that a model trains with, or new ones; refuse what is no such model."""
     if not isinstance(model, keras.Model):
         raise ValueError(
             f"model: must be a model of Keras, got {type(model).__name__}; "
@@ -129,12 +123,7 @@ def objectives_of(model: Any) -> Objectives:
 
 
 def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
-    """Train a model with one more objective.
-
-    Raises:
-        ValueError: the model cannot be trained with it, or already has one for that output. Those
-            for this fit are then removed, too.
-    """
+    """Train a model with one more objective; where it is refused, without those of this fit."""
     sigua = objectives_of(model)
     if any(objective.output == other.output for other in sigua.all):
         sigua.leave_one_fit()
@@ -156,7 +145,7 @@ def _enter(model: Any, sigua: Objectives) -> None:
         "_sigua": sigua,
         # What Keras saves, copies and names is the user's class. But torch.compile, which is in a
         # step, looks up methods here.
-        "__class__": property(lambda self: type(self) if sigua.stepping else kind),
+        "__class__": property(lambda self: type(self) if sigua.doing == "step" else kind),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
     }
@@ -173,12 +162,7 @@ def _set_class(model: Any, kind: type) -> None:
 
 
 class TrainFunction:
-    """Moves the epochs on with each execution, and leaves the model whole on an error.
-
-    Args:
-        sigua: the objectives of the model.
-        run: Keras's train function, which may take several steps.
-    """
+    """Keras's own, but it moves the epochs on, and leaves the model whole on an error."""
 
     def __init__(self, sigua: Objectives, run: Callable[..., Any]) -> None:
         self.sigua, self.run = sigua, run
@@ -187,35 +171,49 @@ class TrainFunction:
             each.shares.count_steps = self.several
 
     def __call__(self, *args: Any) -> Any:
-        sigua = self.sigua
+        sigua, model = self.sigua, self.sigua.model
         if JAX and any(each.shares.lacks_confidence for each in sigua.all):
             args = _opened(sigua, *args)
-            sigua.model.make_train_function(force=True)  # whose state has more variables
-            return sigua.model.train_function(*args)
+            model.make_train_function(force=True)  # whose state has more variables
+            return model.train_function(*args)
         try:
             if JAX and any(each.shares.written for each in sigua.all):
-                args = _with_numbers(sigua, args[0]), *args[1:]
-            sigua.stepping = True
-            result = self.run(*args)
+                anew = [number for each in sigua.all for number in each.shares.rewritten()]
+                args = _state_with(model, args[0], model.metrics_variables, anew), *args[1:]
+            with sigua.during("step"):
+                result = self.run(*args)
         except Exception as error:
-            sigua.stepping = False
             if type(error).__name__ not in _END_OF_DATA:
                 if JAX:
-                    _restore(sigua.model, args[0])
+                    _restore(model, args[0])
                 sigua.leave_one_fit()
             raise
-        finally:
-            sigua.stepping = False
-        for each in sigua.all:
-            each.clock.advance(sigua.model, self._counted(each, result) if self.several else None)
+        steps = [self._steps(each.shares, result) for each in sigua.all]
+        moved = zip(sigua.all, steps, strict=True)
+        _ask(model, steps[0], [each.method for each, n in moved if each.clock.advance(n)])
         return result
 
-    def _counted(self, objective: Objective, result: Any) -> int:
-        """Return how many steps were counted; on JAX the trainer holds the variable."""
-        value = objective.shares.steps
-        if JAX:
-            value = result[1][3][_places(self.sigua, [value])[0]]
-        return int(keras.ops.convert_to_numpy(value))
+    def _steps(self, shares: Shares, result: Any) -> int:
+        """Return how many steps an execution had; on JAX the trainer holds the count."""
+        if not self.several:
+            return 1
+        value = result[1][3][_places(self.sigua, [shares.steps])[0]] if JAX else shares.steps
+        return shares.steps_since(value)
+
+
+def _ask(model: Any, steps: int, methods: list[Method]) -> None:
+    """Warn after many steps of a model at epoch 0, from which nothing moves these methods."""
+    before = _at_0.pop(model, 0)
+    if not methods:
+        return
+    _at_0[model] = before + steps
+    if before < FORGOTTEN_AFTER <= before + steps:
+        warnings.warn(
+            f"{FORGOTTEN_AFTER} training steps and still at epoch 0, where {methods[0]!r} begins: "
+            "call set_epoch(epoch) before each epoch, use the same callback in a loop of fits, or "
+            "count the epochs by SIGUA(method, steps_per_epoch=...)",
+            stacklevel=2,
+        )
 
 
 def carried(sigua: Objectives, train_step: Any) -> Any:
@@ -249,15 +247,18 @@ def _places(sigua: Objectives, variables: Sequence[Any]) -> list[int]:
     return [place[id(v)] for v in variables]
 
 
-def _with_numbers(sigua: Objectives, state: Any) -> Any:
-    """Return the state of JAX's step with the numbers written since the last step."""
+def _state_with(model: Any, state: Any, before: list[Any], anew: Sequence[Any] = ()) -> Any:
+    """Return the state of JAX's step with the values of variables that were written or made anew.
+
+    It has those of the metrics' variables `before`.
+    """
     *others, values = state
-    values = list(values)
-    for each in sigua.all:
-        numbers = each.shares.rewritten()
-        for i, variable in zip(_places(sigua, numbers), numbers, strict=True):
-            values[i] = variable.value
-    return *others, values
+    held = {id(variable): value for variable, value in zip(before, values, strict=True)}
+    for variable in anew:
+        del held[id(variable)]
+    now = model.metrics_variables  # those that the state holds have no values of their own
+    held |= {id(each): each.value for each in now if id(each) not in held}
+    return (*others, [held[id(each)] for each in now])
 
 
 def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
@@ -271,10 +272,7 @@ def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
     given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
     y_pred, before = model.compute_output_spec(given), model.metrics_variables
     sigua.open(y_pred)
-    *others, values = state
-    known = {id(variable): value for variable, value in zip(before, values, strict=True)}
-    values = [known.get(id(variable), variable.value) for variable in model.metrics_variables]
-    return (*others, values), itertools.chain([first], data)
+    return _state_with(model, state, before), itertools.chain([first], data)
 
 
 def _restore(model: Any, state: Any) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import keras
 
-from sigua import Method
+from sigua import Method, checks
 from sigua.requirements import require_method
-from sigua_keras import _check, _schedule
+from sigua_keras import _check
 from sigua_keras._examples import Groups
+from sigua_keras._loss import is_alias
 from sigua_keras._objective import Objective
 from sigua_keras._outputs import Objectives
 from sigua_keras._training import add, objectives_of
@@ -26,14 +27,12 @@ class SIGUA(keras.callbacks.Callback):
     Only training changes: validation, `evaluate`, a saved model and everything after `fit` are
     plain. History and progress bar show `sigua_good` and `sigua_bad`, shares of the epoch's
     examples that take part. The training loss in the logs is SIGUA's objective, not comparable with
-    `val_loss`, which itself rises where a model stops believing wrong labels: let EarlyStopping and
-    ModelCheckpoint monitor `val_accuracy`.
+    `val_loss`: let EarlyStopping and ModelCheckpoint monitor `val_accuracy`.
 
     The epochs of the method are those of `fit`. If a callback is used again on the same model it
     continues where it stopped; `initial_epoch` sets another epoch, and a new callback, or a copy,
     begins at 0. A loop of short fits or of `train_on_batch` compiles once between `attach` and
-    `detach`, with `set_epoch` in it. After a `fit` that was interrupted, `detach` cleans the model;
-    the next `fit` or `train_on_batch` does, too.
+    `detach`, with `set_epoch` in it.
 
     Sample and class weights scale losses but never decide which examples are good. An example takes
     no part if its weight is 0, if a Keras mask hides it, if its label is the loss's `ignore_class`,
@@ -43,17 +42,14 @@ class SIGUA(keras.callbacks.Callback):
     keras.distribution on JAX.
 
     For `sigua.Known` the *sign* of `sample_weight` marks each example, plus for good and minus for
-    bad, and its magnitude is the weight (leave out `weighted_metrics`, to which Keras gives the
-    signs, too): `sample_weight=np.where(trusted, 1.0, -1.0)`. For all other methods a negative
-    weight makes the loss NaN, because a compiled step cannot refuse it; so do rows of several
-    classes where T, groups by class or `Agreement` need one.
+    bad: `sample_weight=np.where(trusted, 1.0, -1.0)`. For all other methods a negative weight makes
+    the loss NaN, because a compiled step cannot refuse it; so do rows of several classes where T,
+    groups by class or `Agreement` need one. A NaN loss makes the objective NaN; an infinite one is
+    neither good nor bad, and 0 in the sum, unless all are infinite.
 
     For `Agreement` (`sigua.sigua_ag()`) the loss must be a cross-entropy between classes; one of
     your own says what predictions are by an attribute `from_logits`. The class confidence is reset
     in `attach`, and when a `fit` begins epoch 0 of the method.
-
-    A NaN loss makes the objective NaN. An infinite one is neither good nor bad, and 0 in the sum;
-    if all are infinite, so is the objective.
 
     Args:
         method: the method to train with, such as `sigua.sigua_sl(noise_rate=0.5, delta=0.15)`.
@@ -92,8 +88,11 @@ class SIGUA(keras.callbacks.Callback):
         _check.arguments(gone)
         _check.output(output)
         _check.groups(method, groups)
-        _check.known(loss)
-        _schedule.whole_steps(steps_per_epoch)
+        if not is_alias(loss):
+            keras.losses.get(loss)  # which refuses what it does not know
+        if steps_per_epoch is not None:
+            advice = "try the number of mini-batches per epoch"
+            steps_per_epoch = checks.whole("steps_per_epoch", steps_per_epoch, 1, advice)
         self.method, self.output, self.loss, self.groups = method, output, loss, groups
         self.steps_per_epoch = steps_per_epoch
         self._sigua: Objectives | None = None  # of the model it is attached to
@@ -129,7 +128,13 @@ class SIGUA(keras.callbacks.Callback):
         Raises:
             ValueError: `epoch` is negative, nothing is attached, or steps are counted.
         """
-        self._attached().clock.tell(epoch)
+        clock = self._attached().clock
+        if clock.steps_per_epoch is not None:
+            raise ValueError(
+                "set_epoch: must not be called if the epoch is counted in steps, got "
+                f"steps_per_epoch={clock.steps_per_epoch}; try leaving one of the two out"
+            )
+        clock.set(epoch)
 
     def detach(self) -> None:
         """Restore plain training; without effect if nothing is attached."""
@@ -158,8 +163,7 @@ class SIGUA(keras.callbacks.Callback):
         self._objective, self._trained, self._for_one_fit = objective, model, for_one_fit
 
     def _new(self) -> Objective:
-        given = self.method, self.output, self.loss, self.groups, self.steps_per_epoch
-        return Objective(*given)
+        return Objective(self.method, self.output, self.loss, self.groups, self.steps_per_epoch)
 
     def bind(self, model: Any, sigua: Objectives) -> None:
         """Be that of a model which always trains with SIGUA."""
@@ -167,14 +171,17 @@ class SIGUA(keras.callbacks.Callback):
         self._for_one_fit = False
         sigua.put([self._objective])
 
+    @property
+    def _is_in_use(self) -> bool:
+        return self._sigua is not None and self._objective in self._sigua.all
+
     def _attached(self) -> Objective:
-        objective = self._objective
-        if self._sigua is None or objective is None or objective not in self._sigua.all:
+        if self._objective is None or not self._is_in_use:
             raise ValueError(
                 "SIGUA: must be attached to a model, got none; "
                 "try attach(model) first, and no train_on_batch inside fit"
             )
-        return objective
+        return self._objective
 
     @contextmanager
     def _cleaning(self) -> Iterator[None]:
@@ -188,7 +195,7 @@ class SIGUA(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._leave(self.model)
-        if self._sigua is None or self._objective not in self._sigua.all:
+        if not self._is_in_use:
             self._attach(self.model, for_one_fit=True)
         self._attached().clock.begin_fit()
         # Keras does not tell callbacks of each other, but their list is what calls them.
@@ -198,7 +205,7 @@ class SIGUA(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         with self._cleaning():
-            self._attached().clock.begin_epoch(epoch, self.params)
+            self._attached().clock.begin_epoch(epoch, self.params or {})
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         with self._cleaning():

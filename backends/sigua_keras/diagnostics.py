@@ -124,19 +124,16 @@ class LabelWatch(keras.callbacks.Callback):
 
     def _predictions(self, steps: int | None) -> Any:
         """Return what the model predicts, for the first `steps` mini-batches, or for all."""
-        states = [
-            (state, keras.ops.convert_to_numpy(state).copy())
-            for layer in self.model._flatten_layers()
-            if getattr(layer, "stateful", False)
-            for state in keras.tree.flatten(getattr(layer, "states", None) or [])
-        ]
+        layers = [each for each in self.model._flatten_layers() if getattr(each, "stateful", False)]
+        states = keras.tree.flatten([getattr(layer, "states", None) or [] for layer in layers])
+        before = [keras.ops.convert_to_numpy(state).copy() for state in states]
         try:
             if self._is_array:
                 options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
                 return self.model.predict(self.x, **options)
             found = [self.model.predict_on_batch(x) for x in self._inputs(steps)]
         finally:
-            for state, value in states:
+            for state, value in zip(states, before, strict=True):
                 state.assign(value)
         return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *found)
 
@@ -208,17 +205,10 @@ class LabelWatch(keras.callbacks.Callback):
 
 def _labels(y: ArrayLike) -> NDArray[Any]:
     """Return labels, (n,), or raise ValueError on what no model has a class for."""
-    found = checks.array("y", y)
+    found = checks.labels("y", y, float("inf"))
     if found.size == 0:
         raise ValueError("y: must have a label for each example, got none; try the training data")
-    below = found < 0 if found.dtype.kind == "i" else np.zeros(1, bool)
-    if found.ndim == 1 and below.any():
-        first = int(below.argmax())
-        raise ValueError(
-            f"y: must be classes from 0 up, got y[{first}] = {found[first]}; "
-            "try numbering the classes from 0, or leaving out examples without a class"
-        )
-    return checks.labels("y", found, np.iinfo(np.int64).max)
+    return found
 
 
 def _measured(measure: Any, p: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float32]:

@@ -17,11 +17,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from sigua import checks
+from sigua import _gone, checks
 from sigua_keras._examples import Examples
 from sigua_keras._loss import Tensor, logits_of
 
 __all__ = ["Bootstrapping", "SymmetricCrossEntropy"]
+
+
+def __getattr__(name: str) -> object:
+    raise _gone.attribute(__name__, name)
+
 
 LOWEST = -3e38  # instead of -inf in 0 log 0, in float32
 
@@ -132,9 +137,10 @@ def _rows(given: Examples) -> Tensor:
     y = ops.convert_to_tensor(given.y_true, dtype="float32")
     if given.is_dense:
         return y
-    if len(y.shape) == len(given.y_pred.shape) and y.shape[-1] == 1:
+    places = len(given.y_pred.shape) - 1
+    if len(y.shape) > places and y.shape[-1] == 1:
         y = ops.squeeze(y, -1)
-    if len(y.shape) != len(given.y_pred.shape) - 1:
+    if len(y.shape) != places:
         raise ValueError(
             f"y_true: must have an entry per example or class, got labels {tuple(y.shape)} and "
             f"predictions {tuple(given.y_pred.shape)}; try integers (n,) or (n, 1), or one-hot "
@@ -142,8 +148,7 @@ def _rows(given: Examples) -> Tensor:
         )
     if given.units == 1:
         return ops.stack([1 - y, y], axis=-1)
-    classes = ops.arange(given.units, dtype="float32")
-    return ops.cast(ops.expand_dims(y, -1) == classes, "float32")
+    return ops.one_hot(ops.cast(y, "int32"), given.units, dtype="float32")
 
 
 def _expected(y: Tensor, losses: Tensor) -> Tensor:

@@ -52,8 +52,8 @@ class SIGUAModel(Training, keras.Model):
         **kwargs: Any,
     ) -> None:
         gone = {name: kwargs[name] for name in _check.GONE if name in kwargs}
-        given = {"groups": groups, "steps_per_epoch": steps_per_epoch} | gone
-        callback = SIGUA(method, output, loss, **given)
+        options = {"groups": groups, "steps_per_epoch": steps_per_epoch} | gone
+        callback = SIGUA(method, output, loss, **options)
         if not isinstance(model, keras.Layer) or isinstance(model, SIGUAModel):
             raise ValueError(
                 f"model: must be a plain model of Keras, got {type(model).__name__}; "
@@ -96,17 +96,9 @@ class SIGUAModel(Training, keras.Model):
         callbacks: Any = None,
         **kwargs: Any,
     ) -> Any:
-        ours, given = self._callback, callbacks
-        if not isinstance(given, keras.callbacks.CallbackList):
-            callbacks = [ours, *keras.tree.flatten(given or [])]
-            return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
-        ours.set_model(self)
-        ours.set_params({"epochs": epochs} | (given.params or {}))
-        given.callbacks.insert(0, ours)
-        try:
-            return super().fit(x, y, batch_size, epochs, verbose, given, **kwargs)
-        finally:
-            given.callbacks.remove(ours)
+        given = getattr(callbacks, "callbacks", callbacks)  # of a CallbackList
+        callbacks = [self._callback, *keras.tree.flatten(given or [])]
+        return super().fit(x, y, batch_size, epochs, verbose, callbacks, **kwargs)
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
