@@ -35,7 +35,7 @@ def test_every_method_trains_and_a_second_run_has_nothing_to_do(study, tmp_path)
     """Each learns the digits from labels of which a fifth is wrong; done runs are not repeated."""
     options = "--study", "table", "--noise", "sym-20", "--seeds", "1"
     rows = study("run", *options)
-    assert len(rows) == len({row["method"] for row in rows}) == 12
+    assert len(rows) == len({row["method"] for row in rows}) == 13
     for row in rows:
         assert len(row["accuracy"]) == 20
         assert max(row["accuracy"]) > 30  # a tenth by chance
@@ -48,8 +48,30 @@ def test_variants_train(study):
     names = ["agreement", "floor on CE", "floor on forward"]
     options = "--noise", "sym-20", "--seeds", "1", "--method", *names
     rows = study("run", "--study", "variants", "agreements", *options)
-    assert len({row["method"] for row in rows}) == len(rows) == 2 * 3 + 10
+    assert len({row["method"] for row in rows}) == len(rows) == 2 * 3 + 11
     assert all(max(row["accuracy"]) > 10 for row in rows)
+
+
+def test_the_choice_is_reported(study, tmp_path):
+    """Of three candidates, by thirty held-out labels, for two networks; once each."""
+    candidates = ["standard", "agreement", "counted agreement"]
+    options = "--study", "choice", "--noise", "sym-20", "--seeds", "1", "--method", *candidates
+    assert study("run", *options) == []  # which has a file of its own
+    lines = (tmp_path / "out/choice.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [row["method"] for row in rows[:3]] == [f"{name}, held-out" for name in candidates]
+    assert len(rows) == 2 * 3
+    study("report")
+    table = (tmp_path / "out/choice.md").read_text()
+    unpacked = sys.modules["choice"].unpacked
+    for row in rows:
+        right = unpacked(row["given"]) == unpacked(row["predicted"])
+        assert len(right) == 30
+        assert row["held_out"][-1] == pytest.approx(100 * right.mean(), abs=0.01)
+    assert "| mlp, mnist, sym-20 |" in table
+    assert "| cnn, mnist, sym-20 |" in table
+    study("run", *options)
+    assert (tmp_path / "out/choice.jsonl").read_text().splitlines() == lines
 
 
 def test_a_floor_is_compared_with_an_average_or_learned(study):

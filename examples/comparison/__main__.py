@@ -9,7 +9,8 @@ what is in the file already is not trained again. Studies: `table` (all methods 
 `cnn` (the same on a small CNN), `all-images` (the same MLP on all 60,000), `estimates` (with the
 eps and T that `estimate` found), `sensitivity` (eps off by 10 and 20 %), `batches`, `variants` (a
 floor with a warm-up, or with a smaller gamma), `long` (100 epochs without decay), `held-out` (a
-floor learned from labels that are not trained on). A run of the MLP takes some 10 seconds on a CPU
+floor learned from labels that are not trained on), `choice` (what `sigua.choose` keeps by such
+labels; into choice.jsonl and choice.md). A run of the MLP takes some 10 seconds on a CPU
 core, and all studies on two (`--jobs 2`) five hours; a GPU trains `--together` networks side by
 side. `report` makes the tables and pictures. A folder holds the data set's four files as published.
 
@@ -47,7 +48,7 @@ from train import Images, Settings, Training, train
 
 import sigua
 
-HELD_OUT = 2000  # of these, noisy labels that a learned floor is read from
+HELD_OUT = 10  # every so many-th image, whose noisy label is not trained on in some studies
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -91,13 +92,14 @@ def make_training(run: Run, folder: Path, estimates: Path, device: torch.device)
     noise = corrupted(folder, run.settings.images, run.data, run.noise, run.seed)
     images = Images(on(device, x), on(device, noise.labels), on(device, x_test), on(device, y_test))
     method, _, variant = run.method.partition(", ")
+    held_out = len(noise.labels) // HELD_OUT
     if not method.startswith("floor") or variant != "held-out":
-        name, held_out = (method, HELD_OUT) if variant == "held-out" else (run.method, 0)
+        name, held_out = (method, held_out) if variant == "held-out" else (run.method, 0)
         criterion = make_criterion(name, noise, told(run, noise, estimates)).to(device)
         return Training(images, criterion, run.seed, run.settings, held_out)
     floor = HeldOut(noise.T if method == "floor on forward" else None)
     criterion = make_criterion(run.method, noise, noise, floor).to(device)
-    return Training(images, criterion, run.seed, run.settings, HELD_OUT, floor.update)
+    return Training(images, criterion, run.seed, run.settings, held_out, floor.update)
 
 
 def do(runs: list[Run], folders: dict[str, Path], estimates: Path, device: str) -> list[Any]:

@@ -12,8 +12,6 @@ from studies import CANDIDATES, NOISES
 
 import sigua
 
-HELD_OUT = 2_000  # labels
-
 
 class Kept(NamedTuple):
     """One choice; test accuracies in %."""
@@ -105,7 +103,7 @@ def report_choice(rows: list[Row], folder: Path) -> None:
     text = f"""# The choice by held-out labels
 
 Each candidate is trained on 18,000 images with wrong labels; `sigua.choose` keeps one by
-{HELD_OUT:,} others, whose labels are as wrong. Test accuracy in %, mean of the last {LAST} epochs
+2,000 others, whose labels are as wrong. Test accuracy in %, mean of the last {LAST} epochs
 and over the seeds; "kept" has an entry for each seed. Trained on: {"; ".join(machines)}.
 
 {regret_table(rows)}

@@ -141,8 +141,8 @@ def agreement_table(rows: list[Row]) -> str:
     names = ["agreement", *(f"agreement, {variant}" for variant in AGREEMENTS)]
     own = [row for row in rows if row["method"] in names]
     names = [name for name in names if of(own, method=name)]
-    shared = set.intersection(*({r["seed"] for r in of(own, method=name)} for name in names))
-    return side_by_side([row for row in own if row["seed"] in shared], names)
+    seeds = [{row["seed"] for row in of(own, method=name)} for name in names]
+    return side_by_side([row for row in own if all(row["seed"] in some for some in seeds)], names)
 
 
 def rate_table(rows: list[Row]) -> str:
