@@ -30,10 +30,9 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
 
     With `method="auto"` a part of the labels is held out, as they are, and a network is trained on
     the others with each of `sigua.candidates()`: plainly, and with methods that drop labels which
-    the network does not agree with. The one that predicts the held-out labels best is kept
-    (`sigua.choose`), plain training unless another is ahead by more than a standard error, and is
-    trained again on all. Wrong held-out labels lower the accuracy of all methods alike, unless
-    errors follow from the input.
+    the network does not agree with. Plain training is kept, unless another one is clearly better by
+    what it predicts for the held-out examples (`sigua.choose`), and is trained again on all. That
+    some of the held-out labels are wrong does no harm, unless errors follow from the input.
 
     Labels may be words, `X` a data frame or sparse. The default network standardises `X` (sparse
     features are divided by their largest absolute value); a network of yours gets `X` as it is.
@@ -150,8 +149,7 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
                 method: train(method, part.of(~chooses), settings, part.of(chooses))
                 for method in tried
             }
-            predicted = {method: run.predicted for method, run in runs.items()}
-            self.choice_ = sigua.choose(predicted, part.given[chooses]) if tried else None
+            self.choice_ = _choice(runs, part.of(chooses)) if tried else None
             kept = self.choice_.kept if self.choice_ else sigua.standard()
             self.method_ = kept if asked is None else asked
             final = train(self.method_, part, settings)
@@ -207,3 +205,9 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _choice(runs: dict[sigua.Method, Run], held_out: Part) -> sigua.Choice:
+    """Return which method to keep, by who was held out: all of them checked, or none."""
+    predicted = {method: run.predicted for method, run in runs.items()}
+    return sigua.choose(predicted, held_out.given, checked=bool(held_out.checked.all()))

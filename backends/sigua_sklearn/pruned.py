@@ -36,8 +36,9 @@ def flag_by_class(p: NDArray[Any], given: NDArray[np.int64]) -> NDArray[np.bool_
     margins = sigua.label_margins(scaled / scaled.sum(axis=1, keepdims=True), given)
     true = np.maximum(counts / n @ T.inverse, 0)
     wrong = 1 - true * T.rows.diagonal() / np.maximum(true @ T.rows, 1e-12)
-    allowed = (np.minimum(wrong, MOST) * counts).astype(np.int64)
-    return (margins < 0) & (_place_in_class(margins, given) < allowed[given])
+    rates = np.clip(wrong, 0, MOST)
+    issues = sigua.rank_label_issues(margins=margins, noise_rate=rates, labels=given)
+    return issues.suspects & (margins < 0)
 
 
 def _transition(p: NDArray[Any], given: NDArray[np.int64]) -> sigua.TransitionMatrix | None:
@@ -53,15 +54,6 @@ def _transition(p: NDArray[Any], given: NDArray[np.int64]) -> sigua.TransitionMa
             stacklevel=4,
         )
         return None
-
-
-def _place_in_class(margins: NDArray[np.float64], given: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return how many labels of the same class have a lower margin, (n,)."""
-    order = np.lexsort((margins, given))
-    starts = np.searchsorted(given[order], given[order])
-    places = np.empty(len(given), dtype=np.intp)
-    places[order] = np.arange(len(given)) - starts
-    return places
 
 
 def _has(name: str) -> Any:
