@@ -74,6 +74,12 @@ def compare(name: str, rate: float, seed: int) -> Row:
     return Row(*plain, *balanced, precision, recall)
 
 
+def mean_of(shares: np.ndarray) -> str:
+    """Return the mean over the seeds in %, without those where there was nothing to count."""
+    known = shares[~np.isnan(shares)]
+    return f"{100 * known.mean():.1f}" if len(known) else ""
+
+
 def main() -> None:
     """Read the command line, fit, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -90,8 +96,7 @@ def main() -> None:
     columns = ["MLPClassifier", "SIGUAClassifier", "balanced", "balanced", "flagged are wrong"]
     table = Table("data", "wrong", *columns, "wrong are flagged", box=MARKDOWN)
     for (name, rate), found in rows.items():
-        percent = [f"{100 * value:.1f}".replace("nan", "") for value in found.mean(axis=0)]
-        table.add_row(name, f"{rate:.0%}", *percent)
+        table.add_row(name, f"{rate:.0%}", *(mean_of(column) for column in found.T))
     Console(width=160).print(table)
 
 
