@@ -67,8 +67,8 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             final training: as many as its method drops in the end or, if it drops none, those that
             stand out (`sigua.rank_label_issues`). Checked labels are none.
         label_quality_: float, (n_samples,), in [0, 1]: how right each label looks.
-        noise_rate_: the share of label issues. It is often too low if `method_` is plain training,
-            and too high where classes overlap; `sigua.diagnose` has an interval.
+        noise_rate_: the share of label issues. It is too low, even 0, if `method_` is plain
+            training, and too high where classes overlap; `sigua.diagnose` has an interval.
         module_: the network.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
 
