@@ -132,7 +132,7 @@ def minimums(session: nox.Session) -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     named = {name for extra in extras.values() for name in extra if not name.startswith("torch")}
     pinned = nox.project.dependency_groups(PYPROJECT, "test", "torch")
-    others = ["optax", "flax", "scikit-learn"]  # as old as they must be for that JAX
+    others = ["optax", "flax"]  # as old as they must be for that JAX
     session.install(*pinned, *others, *lowest("numpy", *sorted(named)))
     # Old packages make use of what the newest of their own requirements deprecate.
     tolerant = "-Wignore::DeprecationWarning"
@@ -209,7 +209,7 @@ def wheel(session: nox.Session) -> None:
     session.install("--force-reinstall", "--no-deps", *map(str, out.glob("*.whl")))
     lightning = Path(session.virtualenv.location).resolve() / "*/sigua_torch/lightning.py"
     session.cd(out)  # away from the checkout
-    packages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax"]
+    packages = ["sigua", "sigua_torch", "sigua_keras", "sigua_jax", "sigua_sklearn"]
     doctests = ["--doctest-modules", f"--ignore-glob={lightning}"]  # which is not installed here
     session.run("pytest", "-q", *doctests, "--pyargs", *packages, env=ONE_THREAD)
 

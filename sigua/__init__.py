@@ -3,10 +3,12 @@
     objective = sum_i loss_i * (good_i - gamma * bad_i) / n
 
 The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua_jax` train with it.
+`sigua_sklearn` is a scikit-learn classifier.
 """
 
 from sigua import _gone, confidence, losses, reference
 from sigua._method import Method
+from sigua.batches import CheckedBatches
 from sigua.choice import Choice, candidates, choose
 from sigua.conditions import (
     Agreement,
@@ -49,8 +51,9 @@ from sigua.transition import TransitionMatrix
 
 __version__ = "0.3.0"
 
-__all__ = ["Agreement", "AllGood", "Batch", "Choice", "Condition", "Diagnosis", "Interval"]
-__all__ += ["Knots", "Known", "LabelIssues", "Method", "NoiseFloor", "NonNegative", "SmallLoss"]
+__all__ = ["Agreement", "AllGood", "Batch", "CheckedBatches", "Choice", "Condition"]
+__all__ += ["Diagnosis", "Interval", "Knots"]
+__all__ += ["Known", "LabelIssues", "Method", "NoiseFloor", "NonNegative", "SmallLoss"]
 __all__ += ["Split", "TransitionMatrix", "backward_correction", "candidates", "choose"]
 __all__ += ["confidence", "corrupt_labels", "corrupt_labels_by_instance", "count_noise_rate"]
 __all__ += ["count_transition", "custom", "diagnose"]

@@ -25,6 +25,7 @@ GROUPS = {
     "test_torch": "torch",
     "test_demo": "demo",
     "test_plot": "demo",
+    "test_sklearn": "demo",
     "test_keras": "keras",
     "test_jax": "jax",
     "test_trainers": "trainers",

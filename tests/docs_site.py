@@ -56,7 +56,7 @@ NAVIGATION = [
             {"Correction, MNIST": "examples/paper/results/set2-mnist-cpu.md"},
         ]
     },
-    {"API": [f"api/{name}.md" for name in ("sigua", "sigua_torch", "sigua_keras", "sigua_jax")]},
+    {"API": [f"api/sigua{name}.md" for name in ("", "_torch", "_keras", "_jax", "_sklearn")]},
     {"Changelog": "CHANGELOG.md"},
     {"Contributing": "CONTRIBUTING.md"},
 ]
@@ -75,6 +75,7 @@ API = {  # what users import, by page
     "sigua_torch": ["sigua_torch", "sigua_torch.losses", "sigua_torch.lightning"],
     "sigua_keras": ["sigua_keras", "sigua_keras.losses"],
     "sigua_jax": ["sigua_jax"],
+    "sigua_sklearn": ["sigua_sklearn"],
 }
 OPTIONS = {
     "docstring_style": "google",

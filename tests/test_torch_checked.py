@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -55,3 +56,18 @@ def test_checked_examples_count_in_full_and_the_others_as_if_they_were_alone(met
     torch.testing.assert_close(found[~checked], given, rtol=1e-12, atol=1e-15)
     if together is not by_parts:
         assert not (criterion.split.good | criterion.split.bad)[checked].any()
+
+
+def test_a_loader_gives_mini_batches_that_begin_with_checked_examples():
+    """And slices of them mean what a mask does."""
+    checked, numbers = torch.arange(30) % 5 == 0, torch.arange(30)
+    batches = sigua.CheckedBatches(checked, 8, seed=0)
+    seen = []
+    for rows, mask in DataLoader(TensorDataset(numbers, checked), batch_sampler=batches):
+        m = batches.num_checked
+        assert mask.tolist() == [True] * m + [False] * (len(rows) - m)
+        seen += rows[m:].tolist()
+        z, y, criterion = torch.randn(len(rows), 4), rows % 4, SIGUALoss(METHODS[1])
+        sliced = criterion(z[m:], y[m:]) + plain(z[:m], y[:m])
+        torch.testing.assert_close(sliced, by_where(criterion, z, y, mask))
+    assert sorted(seen) == numbers[~checked].tolist()

@@ -15,7 +15,7 @@ folder, direct = map(Path, sys.argv[1:])
 archive = zipfile.ZipFile(wheel)
 names = archive.namelist()
 tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-packages = {"sigua", "sigua_torch", "sigua_keras", "sigua_jax"}
+packages = {"sigua", "sigua_torch", "sigua_keras", "sigua_jax", "sigua_sklearn"}
 assert tops == packages, f"the wheel's top level is {sorted(tops)}"
 for package in packages:
     assert f"{package}/py.typed" in names, f"{package} lacks py.typed"
@@ -45,6 +45,7 @@ assert extras == {
     "keras": {"keras"},
     "tensorflow": {"keras", "tensorflow"},
     "jax": {"jax"},
+    "sklearn": {"torch", "scikit-learn", "rich"},
     "sparse": {"scipy"},
     "plot": {"matplotlib"},
 }, f"the extras install {extras}"

@@ -12,10 +12,12 @@ from sigua import _gone
 from sigua_keras import losses
 from sigua_keras._objective import corrected_losses, select
 from sigua_keras.callback import SIGUA
+from sigua_keras.checked import with_checked
 from sigua_keras.diagnostics import LabelWatch
 from sigua_keras.model import SIGUAModel
 
 __all__ = ["SIGUA", "LabelWatch", "SIGUAModel", "corrected_losses", "losses", "select"]
+__all__ += ["with_checked"]
 
 
 def __getattr__(name: str) -> object:
