@@ -177,7 +177,7 @@ def surest(predicted: Integers, sureness: Floats, y: Integers, k: int) -> Surest
 
 
 def _places(predicted: Integers, sureness: Floats, k: int) -> Floats:
-    """Return where each example stands in its predicted class, in (0, 1); 0 is the surest.
+    """Return where each example stands in its predicted class, in (0, 1); 0 is the most confident.
 
     Who is equally sure stands at one place, that of the first.
     """
