@@ -24,7 +24,8 @@ class Advice(NamedTuple):
     chosen_by: Literal["given", "checked"]
     """Which held-out labels choose the epoch and the method: as given, or the checked ones."""
     with_checked: bool
-    """Whether to train on half of the checked labels, too, a few in each mini-batch."""
+    """Whether to train on half of the checked labels, too, a few in each mini-batch, with forward
+    correction: plain training and agreement are as good without them."""
     take: str
     why: str
     """Empty if nothing is sure."""
@@ -44,6 +45,7 @@ def advise(answers: Answers, T: TransitionMatrix | None, num_checked: int, k: in
     method, others, why = _methods(answers, T, with_checked)
     candidates = (standard(), *others) if others else (method,)
     by: Literal["given", "checked"] = "checked" if answers.follows_input else "given"
+    with_checked &= isinstance(candidates[-1], forward_correction)
     return Advice(method, candidates, by, with_checked, _in_words(candidates), why)
 
 

@@ -88,7 +88,7 @@ class Diagnosis:
         expected = f"{100 * self.expected_agreement:.0f} %"
         named = confidence(self.agreement, self.expected_agreement)
         chosen = "as given" if self.advice.chosen_by == "given" else "of the checked"
-        with_half = "with  half of the checked labels, a few in each mini-batch"
+        with_half = "with  half of the checked labels, a few in each mini-batch, for T"
         by = f"by    accuracy on held-out labels {chosen}: sigua.choose keeps plain if in doubt"
         lines = [
             f"{self.num_examples} labels of {self.num_classes} classes{checked}; out of fold:",

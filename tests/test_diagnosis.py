@@ -313,7 +313,7 @@ def test_agreement_is_never_advised_blind_where_classes_may_overlap_or_be_mistak
 def test_checked_labels_say_which_method_they_go_with():
     """Agreement if errors spread over classes that are well separated, else T."""
     found = advice("sym-40", 0.2, 200)
-    assert (found.method, found.with_checked) == (sigua.sigua_ag(), True)
+    assert (found.candidates, found.with_checked) == ((sigua.sigua_ag(),), False)
     for name, spread, why in (("sym-20", 0.8, "overlap"), ("pair-20", 0.2, "mistaken for")):
         found = advice(name, spread, 200)
         assert type(found.method) is sigua.forward_correction
