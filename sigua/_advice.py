@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from sigua._answers import Answers
 from sigua._method import Method
+from sigua.choice import candidates as of_nothing
 from sigua.methods import forward_correction, sigua_ag, standard
 from sigua.transition import TransitionMatrix
 
@@ -44,9 +45,20 @@ def advise(answers: Answers, T: TransitionMatrix | None, num_checked: int, k: in
         return advise_plain(f"hardly any label is wrong{'' if with_checked else unless}")
     method, others, why = _methods(answers, T, with_checked)
     candidates = (standard(), *others) if others else (method,)
-    by: Literal["given", "checked"] = "checked" if answers.follows_input else "given"
+    by = _chosen_by(answers, with_checked)
     with_checked &= isinstance(candidates[-1], forward_correction)
     return Advice(method, candidates, by, with_checked, _in_words(candidates), why)
+
+
+def _chosen_by(answers: Answers, with_checked: bool) -> Literal["given", "checked"]:
+    """Return who chooses: labels as given, of which there are many, if they are fair to all models.
+
+    They are not where errors follow from the input. Where one class is mistaken for another they
+    are, but tell a good model from a bad one by so little that a few checked ones tell more.
+    """
+    follows, mistaken = answers.follows_input, answers.one_for_another
+    fair = follows.verdict == "no" and not mistaken
+    return "checked" if follows or (with_checked and not fair) else "given"
 
 
 def advise_plain(why: str) -> Advice:
@@ -63,13 +75,15 @@ def _methods(
     if corrected and answers.follows_input:
         why = "a model of the labels learns their errors, and T corrects them"
         return corrected[0], corrected, why
-    if answers.wrong and answers.overlap.verdict == answers.one_for_another.verdict == "no":
+    tested = answers.follows_input.verdict == "no" or answers.follows_input.share is None
+    separated = answers.overlap.verdict == answers.one_for_another.verdict == "no"
+    if answers.wrong and separated and tested:
         why = "classes are well separated, so what the model rejects is wrong; take the last epoch"
         return sigua_ag(), (), why
     if corrected and with_checked and answers.overlap:
         why = "classes overlap, and T drops nothing that is ambiguous"
         return corrected[0], corrected, why
-    others = sigua_ag(), *corrected
+    others = *of_nothing()[1:], *corrected
     if corrected and with_checked and answers.one_for_another:
         why = "one class is mistaken for another, and the checked say how often"
         return corrected[0], others, why

@@ -109,8 +109,6 @@ def is_mistaken(evidence: Evidence, given: Labels, true: Labels) -> Answer:
     of errors may be true of classes that overlap.
     """
     k, top = evidence.num_classes, evidence.surest.top
-    if k == 2:
-        return UNKNOWN  # there is only one class to go to
     by_checked = are_foretold(given, true, k)
     if by_checked.verdict != "cannot tell":
         return by_checked

@@ -179,7 +179,8 @@ def _warn_if_apart(evidence: Evidence, rate: Interval, stacklevel: int) -> None:
         warnings.warn(
             f"two ways to estimate the noise rate disagree: {rate.value:.2f} among the most "
             f"confident predictions, {other:.2f} by confident counting; classes overlap, or hard "
-            "examples are wrong more often; check 100 labels drawn at random, and pass them to sigua.diagnose",
+            "examples are wrong more often; check 100 labels drawn at random, and pass them to "
+            "sigua.diagnose",
             stacklevel=stacklevel,
         )
 

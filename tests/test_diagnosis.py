@@ -314,11 +314,14 @@ def test_checked_labels_say_which_method_they_go_with():
     """Agreement if errors spread over classes that are well separated, else T."""
     found = advice("sym-40", 0.2, 200)
     assert (found.candidates, found.with_checked) == ((sigua.sigua_ag(),), False)
-    for name, spread, why in (("sym-20", 0.8, "overlap"), ("pair-20", 0.2, "mistaken for")):
-        found = advice(name, spread, 200)
+    for name, spread, why, by in (
+        ("sym-20", 0.8, "classes overlap", "given"),
+        ("pair-20", 0.2, "mistaken for another", "checked"),
+    ):
+        found = advice(name, spread, 400)
         assert type(found.method) is sigua.forward_correction
         assert found.candidates[0] == sigua.standard()
-        assert (found.chosen_by, found.with_checked) == ("given", True)
+        assert (found.chosen_by, found.with_checked) == (by, True)
         assert why in found.why
 
 
