@@ -87,9 +87,11 @@ class Diagnosis:
         checked = f", {self.num_checked} of them checked" if self.num_checked else ""
         expected = f"{100 * self.expected_agreement:.0f} %"
         named = confidence(self.agreement, self.expected_agreement)
-        chosen = "as given" if self.advice.chosen_by == "given" else "of the checked"
+        given = self.advice.chosen_by == "given"
+        chosen = "held-out labels as given: " if given else "the other checked labels: "
+        flag = "" if given else ", checked=True"
         with_half = "with  half of the checked labels, a few in each mini-batch, for T"
-        by = f"by    accuracy on held-out labels {chosen}: sigua.choose keeps plain if in doubt"
+        by = f"by    {chosen}sigua.choose(predictions, labels{flag}) keeps plain if in doubt"
         lines = [
             f"{self.num_examples} labels of {self.num_classes} classes{checked}; out of fold:",
             f"  the model predicts    {self.agreement} of the labels, and expects {expected}"

@@ -333,7 +333,7 @@ def test_where_errors_follow_from_the_input_the_checked_choose(m):
     assert found.advice.method == sigua.forward_correction(found.T)
     assert found.advice.candidates == (sigua.standard(), found.advice.method)
     assert found.advice.chosen_by == "checked"
-    assert "held-out labels of the checked" in str(found)
+    assert "the other checked labels: sigua.choose(predictions, labels, checked=True)" in str(found)
 
 
 def test_t_is_counted_with_the_surest_for_a_prior_where_the_two_agree():

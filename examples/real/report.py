@@ -51,8 +51,9 @@ def judged(row: Row, by: str) -> float:
 def kept(rows: list[Row], by: str) -> Row:
     """Return the recipe to keep: the first unless another is ahead of it on held-out labels.
 
-    By more than a standard error, as in `sigua.choose`. Curves do not say how often two recipes
-    differ, so the error of the difference is taken to be `PAIRED` of that of a share.
+    By accuracy, and by more than a standard error, as in `sigua.choose(..., checked=True)`. Curves
+    do not say how often two recipes differ, so the error of the difference is taken to be `PAIRED`
+    of that of a share.
     """
     held_out = [
         np.mean(row[by][-LAST:]) if "sigua_ag" in row["recipe"] else smooth(row[by]).max()
