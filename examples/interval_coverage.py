@@ -1,6 +1,6 @@
 """How often does the interval of the noise rate hold what it should? A table.
 
-    python examples/coverage.py
+    python examples/interval_coverage.py
 
 corrupts the labels of scikit-learn's digits in eight ways, makes classes that overlap, many
 classes, and labels by rules, predicts them out of fold by three classifiers with five seeds, and
