@@ -90,6 +90,26 @@ def test_where_classes_may_overlap_the_interval_begins_at_zero_and_nothing_is_as
     assert "why" not in str(found)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_that_look_alike_and_are_exchanged_do_not_pass_for_well_separated_ones(seed):
+    """0 and 1 are alike, as are 2 and 3, and 40 % of them are exchanged: 32 % wrong, none by x."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, K, 5000)
+    centres = 3 * np.eye(K)
+    centres[[1, 3]] = centres[[0, 2]] + 1.2 * np.eye(K)[[1, 3]]
+    x = centres[true] + rng.standard_normal((5000, K))
+    clean = np.exp(-((x[:, None] - centres) ** 2).sum(axis=2) / 2)
+    T = sigua.mapped_transition({0: 1, 1: 0, 2: 3, 3: 2}, 0.4, K)
+    y = sigua.corrupt_labels(true, T, seed=seed)
+    p, checked = clean / clean.sum(axis=1, keepdims=True) @ T.rows, drawn(5000, 100, seed)
+    blind, seen = diagnose(p, y), diagnose(p, y, true[checked], checked)
+    for found in (blind, seen):
+        assert found.noise_rate.low <= (y != true).mean() <= found.noise_rate.high
+        assert found.follows_input.verdict != "yes"
+        assert found.advice.candidates[0] == sigua.standard()
+    assert blind.advice.method == sigua.standard()
+
+
 @pytest.mark.parametrize("weak", [0, 0.5, 2.0])
 def test_no_model_predicts_more_labels_than_are_right_so_the_upper_end_holds(weak):
     """However much of the features a model loses to noise of its own."""
