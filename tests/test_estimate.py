@@ -93,7 +93,7 @@ def test_two_ways_that_disagree_warn_at_the_user_s_line_and_say_both():
     p = np.exp(x / 0.64)
     T = sigua.TransitionMatrix.symmetric(0.2, 5)
     p, y = (p / p.sum(axis=1, keepdims=True)) @ T.rows, sigua.corrupt_labels(true, T)
-    message = r"disagree: 0\.[12]\d among the most confident .*, 0\.[45]\d by confident .*check 100 labels"
+    message = r"disagree: 0\.[12]\d among the most .*, 0\.[45]\d by confident .*check 100 labels"
     for function in (estimate_noise_rate, estimate_transition):
         with pytest.warns(UserWarning, match=message) as caught:
             function(p, y)
