@@ -6,8 +6,8 @@ trains a network on labels of which some are wrong, by many kinds of noise, and 
 takes lists of suspects of `sigua.rank_label_issues`:
 
 - "untold": from margins noted in plain training, without a noise rate;
-- "diagnosed": the same, or if there are none, with the lower end of the noise rate that
-  `sigua.diagnose` finds;
+- "diagnosed": the same, or if there are none, with the lower end of what the model rejects where
+  it is most confident, by `sigua.diagnose`;
 - "agreement": with that rate, from margins noted in training with agreement;
 
 and that of cleanlab's `find_label_issues`. Diagnosis and cleanlab need out-of-fold probabilities,
@@ -202,7 +202,7 @@ def find_suspects(
     """Return the lists by name, the issues without a rate, and plain training's accuracy in %."""
     n, noisy = len(data.y), data.y.numpy()
     p = out_of_fold(case, data, seed)
-    rate = sigua.diagnose(p, noisy).noise_rate.low
+    rate = sigua.diagnose(p, noisy).surest.low
     plainly, agreeing = LabelHistory(n), LabelHistory(n)
     _, plain = train(case, data, seed, case.epochs, history=plainly)
     agreement = sigua.sigua_ag(warmup=case.epochs / 2)

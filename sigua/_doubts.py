@@ -6,21 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from sigua._estimators import Evidence, Integers
+from sigua._estimators import FEWEST, Evidence, Integers
 from sigua.intervals import Interval, counted
 
 GAP = 0.15
 """Shares that differ by more than this, and beyond their intervals, are said to differ."""
-NEARLY_ALL = 0.995
-"""A model that predicts more of the labels than this, out of fold, is too good."""
+NEARLY_ALL = 0.98
+"""A model that surely predicts more of the labels than this, out of fold, is too good."""
 SURELY = 0.999
 """The level of the interval beyond which checked labels are said not to be drawn at random."""
 
 
-def about_the_model(
-    evidence: Evidence, agreement: Interval, expected: float, names: list[Any]
-) -> list[str]:
+def about_the_model(evidence: Evidence, agreement: Interval, names: list[Any]) -> list[str]:
     """Return sentences about probabilities that do not seem to be what they should be."""
+    if evidence.above_chance.low <= 0 and len(evidence.p) >= FEWEST:
+        return [
+            "labels are hardly more probable to the model than random ones: "
+            "are rows and labels in one order? Or take a better model"
+        ]
     counts = evidence.counts(evidence.read.predicted, evidence.given)
     likeliest = counts.argmax(axis=1)
     if counts.max(axis=1).sum() / len(evidence.p) > agreement.high + GAP:
@@ -30,14 +33,16 @@ def about_the_model(
             f"what it predicts as {names[i]} is mostly labelled {names[likeliest[i]]}: "
             "are the columns in the order of the classes?"
         ]
-    if expected > agreement.high + GAP:
-        return [
-            "it predicts far fewer labels than it expects: are rows and labels in one order? "
-            "Or train it less"
-        ]
-    if agreement.value > NEARLY_ALL:
+    if agreement.low > NEARLY_ALL:
         return ["it predicts nearly every label: was it trained on them? Take those out of fold"]
     return []
+
+
+def nothing_known(evidence: Evidence) -> str:
+    """Return why nothing can be known without checked labels, or nothing."""
+    if len(evidence.p) < FEWEST:
+        return f"fewer than {FEWEST} labels say nothing about their errors"
+    return "the model knows hardly anything about the labels" * (evidence.above_chance.low <= 0)
 
 
 def at_random(agrees: np.ndarray[Any, Any], places: Integers, agreement: Interval) -> bool:

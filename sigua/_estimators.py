@@ -21,6 +21,20 @@ Rows = tuple[Floats, NDArray[np.bool_]]
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
 FEWEST = 50
 """With fewer examples than this, nothing can be said about a rate."""
+QUARTER = 0.25
+"""At most this share of the examples are called the most confident ones."""
+
+
+class Surest(NamedTuple):
+    """The most confident predictions, and the share of their labels that the model rejects."""
+
+    top: NDArray[np.bool_]
+    """(n,): the examples."""
+    rate: Interval
+    low: float
+    """The lower end of the best interval of `SHARES` up to `QUARTER`; 0 if these are too few."""
+    lowest: float
+    """The lowest of their lower ends."""
 
 
 class Read(NamedTuple):
@@ -63,8 +77,8 @@ class Evidence:
         return self.labels
 
     @cached_property
-    def surest(self) -> tuple[NDArray[np.bool_], Interval]:
-        """The examples predicted most surely, and the share of their labels that disagree."""
+    def surest(self) -> Surest:
+        """The most confident predictions, and the share of their labels that disagree."""
         return surest(self.read.predicted, self.read.sureness, self.given, self.num_classes)
 
     @cached_property
@@ -134,7 +148,7 @@ def _confident(evidence: Evidence) -> Rows:
 
 def _surest(evidence: Evidence) -> Rows:
     y, k = evidence.given, evidence.num_classes
-    top, rate = evidence.surest
+    top, rate, *_ = evidence.surest
     counts = evidence.counts(evidence.read.predicted[top], y[top])
     average = np.full((k, k), rate.value / (k - 1))
     np.fill_diagonal(average, 1 - rate.value)
@@ -142,16 +156,14 @@ def _surest(evidence: Evidence) -> Rows:
     return rows, counts.sum(axis=1) == 0
 
 
-def surest(
-    predicted: Integers, sureness: Floats, y: Integers, k: int
-) -> tuple[NDArray[np.bool_], Interval]:
-    """Return the examples predicted most surely, and the share of their labels that disagree.
+def surest(predicted: Integers, sureness: Floats, y: Integers, k: int) -> Surest:
+    """Return the most confident predictions, and the share of their labels that disagree.
 
     The same share of each predicted class is taken, and whoever is as sure: the one of `SHARES`
-    whose interval has the lowest upper end. The few surest examples are hardly ambiguous, so a
-    label that disagrees is noise. More examples make the interval narrower, as long as they are as
-    sure. As the best of several intervals is taken, all of them hold together with probability
-    `LEVEL` (Bonferroni).
+    whose interval has the lowest upper end. The few most confident predictions are hardly
+    ambiguous, so a label that disagrees is noise. More examples make the interval narrower, as long
+    as they are as sure. As the best of several intervals is taken, all of them hold together with
+    probability `LEVEL` (Bonferroni).
     """
     place, wrong = _places(predicted, sureness, k), predicted != y
     tops = [place < share for share in SHARES]
@@ -159,11 +171,13 @@ def surest(
     level = 1 - (1 - LEVEL) / len(tops)
     rates = [counted(int(wrong[top].sum()), int(top.sum()), level) for top in tops]
     best = min(range(len(tops)), key=lambda i: rates[i].high)
-    return tops[best], rates[best]
+    few = [rate for rate, top in zip(rates, tops, strict=True) if top.mean() <= QUARTER]
+    low = min(few, key=lambda rate: rate.high).low if few else 0.0
+    return Surest(tops[best], rates[best], low, min((rate.low for rate in few), default=0.0))
 
 
 def _places(predicted: Integers, sureness: Floats, k: int) -> Floats:
-    """Return where each example stands in its predicted class, in (0, 1); 0 is the surest.
+    """Return where each example stands in its predicted class, in (0, 1); 0 is the most confident.
 
     Who is equally sure stands at one place, that of the first.
     """

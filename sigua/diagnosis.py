@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from sigua._advice import advise, advise_plain
+from sigua._answers import (
+    AMBIGUOUS,
+    UNKNOWN,
+    Answer,
+    Answers,
+    Labels,
+    are_foretold,
+    are_wrong,
+    do_follow,
+    do_overlap,
+    is_mistaken,
+)
 from sigua._checked import checked_labels
-from sigua._doubts import about_the_model, at_random
+from sigua._doubts import about_the_model, at_random, nothing_known
 from sigua._estimators import Evidence
 from sigua._names import probabilities_and_labels
-from sigua._report import Confusion, Diagnosis, Follows
+from sigua._report import Confusion, Diagnosis, confidence
 from sigua.counting import count_transition
-from sigua.estimate import are_apart, confident_rate, surest_transition
+from sigua.estimate import surest_transition
 from sigua.intervals import Interval, counted
 from sigua.transition import TransitionMatrix
 
 __all__ = ["Diagnosis", "diagnose"]
-
-Labels = NDArray[np.int64]
-
-MOST = 0.5
-"""Errors are said to be directed if more than this share go to one class for each true class."""
-FEW = 10
-"""With fewer wrong labels among the checked ones, nobody can tell what the errors follow from."""
 
 
 def diagnose(
@@ -62,49 +69,46 @@ def diagnose(
     p, y, names = probabilities_and_labels(probabilities, labels, classes)
     places, true = checked_labels(probabilities, labels, true_labels, checked, names, p.shape)
     evidence, shown = Evidence(p, y, names), names or list(range(p.shape[1]))
-    predicted, sureness, _ = evidence.read
-    agreement = counted(int((predicted == y).sum()), len(y))
-    expected, confident = float(sureness.mean()), confident_rate(evidence)
-    doubts = about_the_model(evidence, agreement, expected, shown)
-    random = at_random(predicted == y, places, agreement)
-    by_model, seen = _by_model(evidence, confident), _Seen()
-    noise = by_model
-    if len(places):
-        seen = _look_at(y[places], true, predicted[places], agreement)
-        if random:
-            given = y[places], true, len(shown)
-            noise = _together(by_model, evidence.surest[1], seen, *given)
-        else:
-            seen = seen._replace(follows_input=None)
-            share = f"{100 * (predicted == y)[places].mean():.0f} %"
-            doubts += [f"it predicts {share} of the checked labels: they must be drawn at random"]
+    agrees = evidence.read.predicted == y
+    agreement, expected = counted(int(agrees.sum()), len(y)), float(evidence.read.sureness.mean())
+    random = at_random(agrees, places, agreement)
+    doubts = about_the_model(evidence, agreement, shown)
+    if not random:
+        share = f"{100 * agrees[places].mean():.0f} %"
+        doubts += [f"it predicts {share} of the checked labels: they must be drawn at random"]
+    for doubt in doubts:
+        warnings.warn(doubt, stacklevel=2)
+    given = y[places]
+    seen = _look_at(given, true, evidence.read.predicted[places], agreement)
+    said = (seen, given, true) if random else (_Seen(), given[:0], true[:0])  # picked: no say
+    overconfident = confidence(agreement, expected) == "overconfident"
+    by_model, noise_rate, answers, T = _conclude(evidence, agreement, overconfident, *said)
+    hopeless = nothing_known(evidence)
+    if hopeless and said[0].counted is None:
+        advice = advise_plain(hopeless)
+    else:
+        advice = advise(answers, T, len(places) if random else 0, len(shown))
     return Diagnosis(
         num_examples=len(y),
         classes=tuple(shown),
         num_checked=len(places),
         at_random=random,
         above_chance=evidence.above_chance,
-        noise_rate=noise.rate,
-        by_model=by_model.rate,
-        surest=evidence.surest[1],
-        confident=confident,
+        noise_rate=noise_rate,
+        by_model=by_model,
+        counted=seen.counted,
+        surest=evidence.surest.rate,
         agreement=agreement,
         expected_agreement=expected,
-        T=noise.T,
-        confusions=_confusions(noise.T, shown),
-        one_for_another=noise.directed and len(shown) > 2 and noise.rate.value > 0.02,
+        T=T,
+        confusions=_confusions(T, shown),
+        accuracy=seen.accuracy,
+        reproduced=seen.reproduced,
+        corrected=seen.corrected,
+        **answers._asdict(),
+        advice=advice,
         doubts=tuple(doubts),
-        **seen._asdict(),
     )
-
-
-class _Noise(NamedTuple):
-    """What is known of the noise."""
-
-    rate: Interval
-    T: TransitionMatrix | None
-    directed: bool
-    """Whether errors go mostly to one class for each true class."""
 
 
 class _Seen(NamedTuple):
@@ -114,30 +118,62 @@ class _Seen(NamedTuple):
     accuracy: Interval | None = None
     reproduced: Interval | None = None
     corrected: Interval | None = None
-    follows_input: Follows | None = None
+    follows_input: Answer = UNKNOWN
 
 
-def _by_model(evidence: Evidence, confident: float) -> _Noise:
-    """Return what the model says of the noise, if errors do not follow from the input."""
-    rate, T = evidence.surest[1], surest_transition(evidence)
-    if are_apart(rate, confident):
-        rate = Interval(rate.value, rate.low, max(rate.high, confident))
-    errors = np.zeros((1, 1)) if T is None else T.rows - np.diag(T.rows.diagonal())
-    return _Noise(rate, T, bool(errors.max(axis=1).sum() > MOST * errors.sum()))
+def _conclude(
+    evidence: Evidence,
+    agreement: Interval,
+    overconfident: bool,
+    seen: _Seen,
+    given: Labels,
+    true: Labels,
+) -> tuple[Interval, Interval, Answers, TransitionMatrix | None]:
+    """Return the noise rate by the model alone, that with what was counted, the answers, and T."""
+    k, surest, T = evidence.num_classes, evidence.surest, surest_transition(evidence)
+    direction = is_mistaken(evidence, given, true)
+    separated = not overconfident and direction.verdict == "no"
+    by_model = _by_model(evidence, agreement, separated)
+    noise_rate = by_model
+    if seen.counted is not None:
+        believed = _in_common(surest.rate, seen.counted) is not None
+        T = _counted_transition(given, true, k, T if believed else None)
+        noise_rate = _together(by_model, seen) if believed else seen.counted
+    at_least = noise_rate.low
+    if noise_rate != seen.counted and not overconfident:
+        at_least = max(at_least, surest.low)
+    overlap = do_overlap(noise_rate, agreement, at_least)
+    if direction and overlap.verdict != "no" and not are_foretold(given, true, k):
+        direction = Answer("cannot tell", direction.share)
+    answers = Answers(are_wrong(noise_rate), seen.follows_input, overlap, direction)
+    return by_model, noise_rate, answers, T
 
 
-def _together(
-    model: _Noise, surest: Interval, seen: _Seen, given: Labels, true: Labels, k: int
-) -> _Noise:
-    """Return what the model and the checked labels say together, or else what was counted."""
+def _by_model(evidence: Evidence, agreement: Interval, separated: bool) -> Interval:
+    """Return the noise rate, if the right label is the likeliest one given the input.
+
+    Then no model predicts more labels, out of fold, than are right. Where classes are well
+    separated, the most confident predictions are hardly ambiguous; as if they were as ambiguous as
+    the others, what these lack in agreement is taken off the lower end.
+    """
+    surest, rejected = evidence.surest, 1 - agreement.value
+    value = min(surest.rate.value, rejected)
+    more = rejected - value
+    low = max(surest.lowest - more, 0) if separated and more <= AMBIGUOUS else 0
+    return Interval(value, min(low, value), 1 - agreement.low)
+
+
+def _together(by_model: Interval, seen: _Seen) -> Interval:
+    """Return what the model and the checked labels say together, or else what was counted.
+
+    The model has no say where errors may follow from the input; if too few were wrong to tell, it
+    has.
+    """
     assert seen.counted is not None
-    believed = _in_common(surest, seen.counted) is not None
-    T = _counted_transition(given, true, k, model.T if believed else None)
-    directed = (believed and model.directed) or _is_directed(given, true, k)
-    rate = None
-    if believed and seen.follows_input in (None, "no"):
-        rate = _in_common(model.rate, seen.counted)
-    return _Noise(rate or seen.counted, T, directed)
+    untested = seen.follows_input.share is None
+    if untested or seen.follows_input.verdict == "no":
+        return _in_common(by_model, seen.counted) or seen.counted
+    return seen.counted
 
 
 def _in_common(one: Interval, other: Interval) -> Interval | None:
@@ -148,13 +184,15 @@ def _in_common(one: Interval, other: Interval) -> Interval | None:
     low, high = max(one.low, other.low), min(one.high, other.high)
     if low > high:
         return None
-    a, b = ((each.high - each.low) ** -2 for each in (one, other))
+    a, b = (max(each.high - each.low, 1e-9) ** -2 for each in (one, other))
     value = (a * one.value + b * other.value) / (a + b)
     return Interval(min(max(value, low), high), low, high)
 
 
 def _look_at(given: Labels, true: Labels, guess: Labels, agreement: Interval) -> _Seen:
     """Return what checked labels say: as given, as they should be, and as predicted."""
+    if not len(true):
+        return _Seen()
     wrong = given != true
     rate = counted(int(wrong.sum()), len(true))
     accuracy = counted(int((guess == true).sum()), len(true))
@@ -163,25 +201,8 @@ def _look_at(given: Labels, true: Labels, guess: Labels, agreement: Interval) ->
     n, as_given, right = (
         int(x.sum()) for x in (wrong, (guess == given)[wrong], (guess == true)[wrong])
     )
-    follows = _follows_input(rate, agreement, as_given, right, n)
+    follows = do_follow(rate, agreement, as_given, right, n)
     return _Seen(rate, accuracy, counted(as_given, n), counted(right, n), follows)
-
-
-def _follows_input(
-    noise_rate: Interval, agreement: Interval, as_given: int, right: int, wrong: int
-) -> Follows | None:
-    """Return whether the model predicts more labels than are right, or wrong labels as given.
-
-    Both beyond chance: the intervals do not overlap, or a sign test over the wrong labels that are
-    predicted as given or as they should be says so. Where noise does not follow from the input, the
-    model learns what is right, and the test says "no".
-    """
-    if agreement.low > 1 - noise_rate.low:
-        return "yes"
-    if wrong < FEW:
-        return None
-    sign = counted(as_given, as_given + right) if as_given + right else Interval(0.5, 0, 1)
-    return "yes" if sign.low > 0.5 else "no" if sign.high < 0.5 else "partly"
 
 
 def _counted_transition(
@@ -199,15 +220,3 @@ def _confusions(T: TransitionMatrix | None, names: list[Any]) -> tuple[Confusion
     largest = np.argsort(-off, axis=None, kind="stable")[:3]
     pairs = (divmod(int(place), T.num_classes) for place in largest)
     return tuple((names[i], names[j], float(off[i, j])) for i, j in pairs if off[i, j] > 0.05)
-
-
-def _is_directed(given: Labels, true: Labels, k: int) -> bool:
-    """Return whether an error is surely foretold by another one of its class, `MOST` of the time.
-
-    One error of each class does the foretelling, and is not counted.
-    """
-    wrong = given != true
-    errors = np.bincount(true[wrong] * k + given[wrong], minlength=k * k).reshape(k, k)
-    likeliest, classes = errors.max(axis=1), len(np.unique(true[wrong]))
-    others = int(errors.sum()) - classes
-    return others > 0 and counted(int(likeliest.sum()) - classes, others).low > MOST

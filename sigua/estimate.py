@@ -24,7 +24,7 @@ from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import matrix_from
 
 APART = 0.05
-"""Two estimates that differ by more than this, confident and surest, give a warning."""
+"""Two estimates that differ by more than this, "confident" and "surest", give a warning."""
 
 
 def estimate_transition(
@@ -43,9 +43,9 @@ def estimate_transition(
 
     The methods, of which only "anchor" does without labels:
 
-    - "surest": count the labels of the examples that are most surely predicted as i, which are
-      hardly ambiguous, and smooth: k more labels of each class, distributed as the noise is on
-      average. The interval of the noise rate decides how many examples are the surest.
+    - "surest": count the labels of the most confident predictions of i, which are hardly ambiguous,
+      and smooth: k more labels of each class, distributed as the noise is on average. The interval
+      of the noise rate decides how many predictions are the most confident.
     - "confident": count the examples labelled j that are confidently i: at least as surely as the
       examples labelled i are on average (Northcutt et al. 2021). Where classes overlap, it counts
       ambiguous examples as noise.
@@ -92,8 +92,8 @@ def estimate_noise_rate(
 ) -> float:
     """Return an estimate of the share of wrong labels, a fraction in [0, 1].
 
-    With "surest" it is the share of labels that disagree with the model among the most surely
-    predicted examples. With another method of `estimate_transition` it is 1 - sum_i p(i) T[i, i],
+    With "surest" it is the share of labels that disagree with the model among its most confident
+    predictions. With another method of `estimate_transition` it is 1 - sum_i p(i) T[i, i],
     for the class frequencies p that T turns into the observed ones: those of `labels`, else the
     mean of `probabilities`. If you have both labels of some examples, count instead:
     `count_noise_rate`. `diagnose` gives an interval.
@@ -151,7 +151,7 @@ def _read(probabilities: Any, labels: Any, method: str, classes: Any, old: Any) 
 
 
 def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
-    """Return T by the surest examples, without warnings; None if it has no usable inverse."""
+    """Return T by "surest", without warnings; None if it has no usable inverse."""
     with suppress(ValueError):
         return TransitionMatrix(ESTIMATORS["surest"](evidence)[0])
     return None
@@ -177,9 +177,10 @@ def _warn_if_apart(evidence: Evidence, rate: Interval, stacklevel: int) -> None:
     other = confident_rate(evidence)
     if are_apart(rate, other):
         warnings.warn(
-            f"two ways to estimate the noise rate disagree: {rate.value:.2f} among the surest "
-            f"examples, {other:.2f} by confident counting; classes overlap, or hard examples are "
-            "wrong more often; check 100 labels drawn at random, and pass them to sigua.diagnose",
+            f"two ways to estimate the noise rate disagree: {rate.value:.2f} among the most "
+            f"confident predictions, {other:.2f} by confident counting; classes overlap, or hard "
+            "examples are wrong more often; check 100 labels drawn at random, and pass them to "
+            "sigua.diagnose",
             stacklevel=stacklevel,
         )
 

@@ -82,16 +82,23 @@ def _ends(count: int, size: int, beyond: float) -> tuple[float, float]:
 def _solve(
     log_ways: Floats, tail: NDArray[np.bool_], outside: float, inside: float, chance: float
 ) -> float:
-    """Return the rate at which a tail has this probability: more of it inside, less outside."""
+    """Return the rate at which a tail has this probability: more of it inside, less outside.
+
+    By the Illinois rule: where a straight line between two rates meets the chance lies the next
+    one; a rate that stays for a second time counts half.
+    """
     steps = np.arange(len(log_ways))
-    for _ in range(60):  # halvings, until there is no float64 between
-        rate = (outside + inside) / 2
-        if rate in (outside, inside):
-            break
+    less, more, side, rate = -chance, 0.5 - chance, 0, inside  # about what the ends have beyond it
+    for _ in range(60):
+        rate = (outside * more - inside * less) / (more - less)
         logs = log_ways + steps * (math.log(rate) - math.log1p(-rate))
         chances = np.exp(logs - logs.max())
-        if chances[tail].sum() < chance * chances.sum():
-            outside = rate
+        beyond = float(chances[tail].sum() / chances.sum()) - chance
+        if abs(beyond) < 1e-13 * chance or rate in (outside, inside):
+            break
+        if beyond < 0:
+            outside, less, more = rate, beyond, more / (2 if side < 0 else 1)
         else:
-            inside = rate
-    return (outside + inside) / 2
+            inside, more, less = rate, beyond, less / (2 if side > 0 else 1)
+        side = -1 if beyond < 0 else 1
+    return rate

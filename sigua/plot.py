@@ -121,7 +121,7 @@ def diagnosis(found: Diagnosis, *, ax: Axes | None = None) -> Axes:
     """
     shares = {
         "wrong labels": found.noise_rate,
-        "labels that the surest predictions reject": found.surest,
+        "labels that the most confident predictions reject": found.surest,
         "labels predicted, out of fold": found.agreement,
         "true labels predicted": found.accuracy,
         "of wrong labels, predicted as given": found.reproduced,

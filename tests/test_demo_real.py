@@ -23,7 +23,8 @@ def test_checked_labels_beat_plain_training_on_labels_from_rules(real):
     options = "--only", "plain", "together, forward", "--sets", "rules, half", "--epochs", "15"
     text, rows = real(*options)
     advice, *trained = rows
-    assert advice["checked"] == "together, forward"
+    assert advice["checked"] == ["plain", "together, forward"]
+    assert advice["by"] == ["noisy", "checked"]
     assert [row["recipe"] for row in trained] == ["plain", "together, forward"]
     plain, together = (max(row["test"]) for row in trained)
     assert 50 < plain < together

@@ -28,7 +28,7 @@ def close(T, rows):
 # Worked by hand.
 
 
-def test_anchor_is_the_surest_example_of_each_class():
+def test_anchor_is_the_most_confident_example_of_each_class():
     close(estimate_transition(P, method="anchor"), [[0.9, 0.1], [0.1, 0.9]])
 
 
@@ -75,7 +75,7 @@ def test_surest_counts_where_the_model_is_sure_in_whatever_order_they_come(backw
 
 
 def test_the_interval_of_the_surest_holds_the_rate_though_it_is_the_best_of_nine():
-    """Classes apart, 30 % wrong, 100 draws: the interval misses at most 7 times."""
+    """Well separated classes, 30 % wrong, 100 draws: the interval misses at most 7 times."""
     outside = 0
     for seed in range(100):
         rng = np.random.default_rng(seed)
@@ -93,7 +93,7 @@ def test_two_ways_that_disagree_warn_at_the_user_s_line_and_say_both():
     p = np.exp(x / 0.64)
     T = sigua.TransitionMatrix.symmetric(0.2, 5)
     p, y = (p / p.sum(axis=1, keepdims=True)) @ T.rows, sigua.corrupt_labels(true, T)
-    message = r"disagree: 0\.[12]\d among the surest .*, 0\.[45]\d by confident .*check 100 labels"
+    message = r"disagree: 0\.[12]\d among the most .*, 0\.[45]\d by confident .*check 100 labels"
     for function in (estimate_noise_rate, estimate_transition):
         with pytest.warns(UserWarning, match=message) as caught:
             function(p, y)

@@ -56,7 +56,7 @@ def music(folder: Path, seed: int, majority: bool) -> Data:
         (np.array([row[1:-1] for row in rows], float), np.array([names.index(r[-1]) for r in rows]))
         for rows in (gold, test)
     )
-    return _standardised(x, given, true, x_test, y_test)
+    return standardised(x, given, true, x_test, y_test)
 
 
 def rules(seed: int, misleading: float, classes: int = 8, size: int = 1500) -> Data:
@@ -83,7 +83,7 @@ def rules(seed: int, misleading: float, classes: int = 8, size: int = 1500) -> D
     met = hits.max(axis=1) > 0
     x, true_met = np.sqrt(counts[met]), true[met]
     train, test = slice(0, size), slice(size, size + 2000)
-    return _standardised(x[train], given[met][train], true_met[train], x[test], true_met[test])
+    return standardised(x[train], given[met][train], true_met[train], x[test], true_met[test])
 
 
 def fashion(folder: Path, seed: int, size: int = 2000) -> Data:
@@ -103,7 +103,7 @@ def fashion(folder: Path, seed: int, size: int = 2000) -> Data:
         parts += [small, np.searchsorted(kept, y[mine])]
     x, true, x_test, y_test = parts
     T = sigua.mapped_transition({0: 4, 1: 3, 4: 0}, 0.25, 5)
-    return _standardised(x, sigua.corrupt_labels(true, T, seed=rng), true, x_test, y_test)
+    return standardised(x, sigua.corrupt_labels(true, T, seed=rng), true, x_test, y_test)
 
 
 def sets(music_folder: Path | None, fashion_folder: Path | None) -> dict[str, Make]:
@@ -130,7 +130,7 @@ def corrupted(
     x, x_test, true, y_test = train_test_split(
         x, true, test_size=0.3, random_state=seed, stratify=true
     )
-    return _standardised(x, corrupt(x, true, int(true.max()) + 1), true, x_test, y_test)
+    return standardised(x, corrupt(x, true, int(true.max()) + 1), true, x_test, y_test)
 
 
 def digits(seed: int, noise: str) -> Data:
@@ -161,7 +161,7 @@ def overlapping(seed: int, noise_rate: float) -> Data:
     true = rng.integers(0, k, 3200)
     x = 1.5 * np.eye(k, 20)[true] + 0.8 * rng.standard_normal((len(true), 20))
     given = sigua.corrupt_labels(true, sigua.TransitionMatrix.symmetric(noise_rate, k), seed=rng)
-    return _standardised(x[:1200], given[:1200], true[:1200], x[1200:], true[1200:])
+    return standardised(x[:1200], given[:1200], true[:1200], x[1200:], true[1200:])
 
 
 NOISES = ["clean", "sym-20", "sym-50", "sym-70", "pair-20", "pair-45"]
@@ -207,7 +207,7 @@ def not_used() -> dict[str, Make]:
     }
 
 
-def _standardised(
+def standardised(
     x: np.ndarray, given: np.ndarray, true: np.ndarray, x_test: np.ndarray, y_test: np.ndarray
 ) -> Data:
     mean, deviation = x.mean(axis=0), x.std(axis=0) + 1e-3

@@ -46,21 +46,25 @@ def draw(data: Data, seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     return checked, np.setdiff1d(np.arange(len(data.x)), checked)
 
 
-def advised(data: Data, seed: int, size: int) -> dict[str, str]:
-    """Return which recipe the diagnosis advises, by what is known."""
+def advised(data: Data, seed: int, size: int) -> dict[str, list[str]]:
+    """Return which recipes to choose among, by what is known, and which labels choose."""
     p, (checked, _) = out_of_fold(data), draw(data, seed, size)
     blind = sigua.diagnose(p, data.given).advice
     seen = sigua.diagnose(p, data.given, data.true[checked], checked).advice
-    names = {"standard": "plain", "forward_correction": "forward"}
-    nothing, some = (
-        names.get(type(advice.method).__name__, type(advice.method).__name__)
-        for advice in (blind, seen)
-    )
-    if "each mini-batch" in seen.take:
-        some = f"together, {some}"
-    elif some == "forward":
-        some = "forward, counted T"
-    return {"nothing": nothing, "checked": some}
+    corrected = "together, forward" if seen.with_checked else "forward, counted T"
+    labels = {"given": "noisy", "checked": "checked"}
+    return {
+        "nothing": _recipes(blind.candidates, "forward"),
+        "checked": _recipes(seen.candidates, corrected),
+        "by": [labels[advice.chosen_by] for advice in (blind, seen)],
+    }
+
+
+def _recipes(candidates: tuple[sigua.Method, ...], corrected: str) -> list[str]:
+    """Return the names of the recipes, in which forward correction has different ones."""
+    names = {"standard": "plain", "forward_correction": corrected}
+    found = (names.get(type(each).__name__, type(each).__name__) for each in candidates)
+    return list(dict.fromkeys(found))
 
 
 def runs(

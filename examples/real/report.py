@@ -13,6 +13,7 @@ CHECKED = ["plain", "sigua_ag", "forward, counted T", "alone", "together", "toge
 CHECKED += ["together, forward"]
 ORACLE = ["forward, true T", "gold labels"]
 LAST = 5
+PAIRED = 2 / 3  # recipes that were compared label by label had 0.3 to 0.9
 EPOCH_BY = {"nothing": "noisy", "checked": "checked", "all": "checked"}
 
 
@@ -29,8 +30,12 @@ def chosen(row: Row, by: str) -> float:
     test = np.array(row["test"])
     if len(test) < 3:
         return float(test.mean())
-    smooth = np.convolve(row[by], np.ones(3) / 3, "valid")
-    return float(test[1:-1][smooth.argmax()])
+    return float(test[1:-1][smooth(row[by]).argmax()])
+
+
+def smooth(curve: list[float]) -> np.ndarray:
+    """Return the means of three epochs, or the curve if it has fewer."""
+    return np.convolve(curve, np.ones(3) / 3, "valid") if len(curve) > 2 else np.array(curve)
 
 
 def last(row: Row) -> float:
@@ -41,6 +46,22 @@ def last(row: Row) -> float:
 def judged(row: Row, by: str) -> float:
     """Return the test accuracy: agreement's at the end, the others' where held-out labels say."""
     return last(row) if "sigua_ag" in row["recipe"] else chosen(row, by)
+
+
+def kept(rows: list[Row], by: str) -> Row:
+    """Return the recipe to keep: the first unless another is ahead of it on held-out labels.
+
+    By accuracy, and by more than a standard error, as in `sigua.choose(..., checked=True)`. Curves
+    do not say how often two recipes differ, so the error of the difference is taken to be `PAIRED`
+    of that of a share.
+    """
+    held_out = [
+        np.mean(row[by][-LAST:]) if "sigua_ag" in row["recipe"] else smooth(row[by]).max()
+        for row in rows
+    ]
+    best, share = int(np.argmax(held_out)), held_out[0] / 100
+    error = 100 * PAIRED * np.sqrt(share * (1 - share) / rows[0]["size"])
+    return rows[best] if held_out[best] > held_out[0] + error else rows[0]
 
 
 def head(*names: str) -> list[str]:
@@ -57,15 +78,24 @@ class Results:
 
     def values(self, name: str, recipe: str, knows: str) -> list[float]:
         """Return a recipe's accuracies on a set, one for each seed that has it."""
+        if recipe == ADVICE:
+            return self.advised(name, knows)
+        return [
+            judged(row, EPOCH_BY[knows])
+            for (other, _, label), row in self.rows.items()
+            if (other, label) == (name, recipe)
+        ]
+
+    def advised(self, name: str, knows: str) -> list[float]:
+        """Return the accuracies of what is kept of the recipes advised, of seeds that have all."""
         found = []
-        for (other, seed, label), row in self.rows.items():
-            if other != name or label != ("plain" if recipe == ADVICE else recipe):
+        for (other, seed, label), advice in self.rows.items():
+            if (other, label) != (name, ADVICE):
                 continue
-            advice = self.rows.get((name, seed, ADVICE))
-            if recipe == ADVICE:
-                row = advice and self.rows.get((name, seed, advice[knows]))
-            if row:
-                found.append(judged(row, EPOCH_BY[knows]))
+            rows = [self.rows.get((name, seed, recipe)) for recipe in advice[knows]]
+            if all(rows):
+                by = advice["by"][list(EPOCH_BY).index(knows)]
+                found.append(judged(kept(rows, by), by))
         return found
 
     def table(self) -> str:
@@ -105,12 +135,13 @@ class Results:
                 advice, plain = self.values(name, ADVICE, knows), self.values(name, "plain", knows)
                 if not advice:
                     continue
-                names = [
-                    row[knows]
-                    for (other, _, recipe), row in self.rows.items()
-                    if (other, recipe) == (name, ADVICE)
-                ]
-                what = ", ".join(dict.fromkeys(names))
+                what = "; ".join(
+                    dict.fromkeys(
+                        " or ".join(row[knows])
+                        for (other, _, recipe), row in self.rows.items()
+                        if (other, recipe) == (name, ADVICE)
+                    )
+                )
                 means = [np.mean(self.values(name, r, knows) or [0]) for r in recipes]
                 up, down = np.mean(advice) - np.mean(plain), max(means) - np.mean(advice)
                 lines.append(f"| {name} | {knows} | {what} | {up:+.1f} | {down:.1f} |")

@@ -1,0 +1,100 @@
+"""Which method to train, who chooses among several, and why.
+
+`examples/real` measures how good the advice is.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from sigua._answers import Answers
+from sigua._method import Method
+from sigua.choice import candidates as of_nothing
+from sigua.methods import forward_correction, sigua_ag, standard
+from sigua.transition import TransitionMatrix
+
+
+class Advice(NamedTuple):
+    """What to train on the labels as given, and who chooses."""
+
+    method: Method
+    """The one to train, if only one is."""
+    candidates: tuple[Method, ...]
+    """Those to train and compare, plain training first: `sigua.choose` says which to keep. Only
+    `method`, if there is no doubt."""
+    chosen_by: Literal["given", "checked"]
+    """Which held-out labels choose the epoch and the method: as given, or the checked ones."""
+    with_checked: bool
+    """Whether to train on half of the checked labels, too, a few in each mini-batch, with forward
+    correction: plain training and agreement are as good without them."""
+    take: str
+    why: str
+    """Empty if nothing is sure."""
+
+
+def enough(num_classes: int) -> int:
+    """Return how many checked labels are enough to count T and to train on half of them."""
+    return max(100, 10 * num_classes)
+
+
+def advise(answers: Answers, T: TransitionMatrix | None, num_checked: int, k: int) -> Advice:
+    """Return the advice: a single method only where the answers leave no doubt."""
+    with_checked = num_checked >= enough(k)
+    if answers.wrong.verdict == "no":
+        unless = f", unless errors follow from the input: check {enough(k)} labels at random"
+        return advise_plain(f"hardly any label is wrong{'' if with_checked else unless}")
+    counted = T if num_checked else None  # an estimate of T alone can lose to plain training
+    method, others, why = _methods(answers, counted, with_checked)
+    candidates = (standard(), *others) if others else (method,)
+    by = _chosen_by(answers, with_checked)
+    with_checked &= isinstance(candidates[-1], forward_correction)
+    return Advice(method, candidates, by, with_checked, _in_words(candidates), why)
+
+
+def _chosen_by(answers: Answers, with_checked: bool) -> Literal["given", "checked"]:
+    """Return who chooses: labels as given, of which there are many, if they are fair to all models.
+
+    They are not where errors follow from the input. Where one class is mistaken for another they
+    are, but tell a good model from a bad one by so little that a few checked ones tell more.
+    """
+    follows, mistaken = answers.follows_input, answers.one_for_another
+    fair = follows.verdict == "no" and not mistaken
+    return "checked" if follows or (with_checked and not fair) else "given"
+
+
+def advise_plain(why: str) -> Advice:
+    """Return the advice where no method is better than plain training, or nothing is known."""
+    take = "sigua.standard(), plain training"
+    return Advice(standard(), (standard(),), "given", False, take, why)
+
+
+def _methods(
+    answers: Answers, T: TransitionMatrix | None, with_checked: bool
+) -> tuple[Method, tuple[Method, ...], str]:
+    """Return the method, those to compare with plain training, if any, and why."""
+    corrected = () if T is None else (forward_correction(T),)
+    if corrected and answers.follows_input:
+        why = "a model of the labels learns their errors, and T corrects them"
+        return corrected[0], corrected, why
+    tested = answers.follows_input.verdict == "no" or answers.follows_input.share is None
+    separated = answers.overlap.verdict == answers.one_for_another.verdict == "no"
+    if answers.wrong and separated and tested:
+        why = "classes are well separated, so what the model rejects is wrong; take the last epoch"
+        return sigua_ag(), (), why
+    if corrected and with_checked and answers.overlap:
+        why = "classes overlap, and T drops nothing that is ambiguous"
+        return corrected[0], corrected, why
+    others = *of_nothing()[1:], *corrected
+    if corrected and with_checked and answers.one_for_another:
+        why = "one class is mistaken for another, and the checked say how often"
+        return corrected[0], others, why
+    return standard(), others, ""
+
+
+def _in_words(candidates: tuple[Method, ...]) -> str:
+    """Return what to train as it is written in Python, T by its name."""
+    if len(candidates) == 1:
+        return "sigua.sigua_ag()" if candidates == (sigua_ag(),) else f"sigua.{candidates[0]}"
+    first = "sigua.candidates()" if sigua_ag() in candidates else "sigua.standard()"
+    corrected = isinstance(candidates[-1], forward_correction)
+    return f"each of {first}{' and sigua.forward_correction(diagnosis.T)' * corrected}"
