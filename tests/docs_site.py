@@ -31,7 +31,7 @@ NAVIGATION = [
     },
     {
         "Results": [
-            {"Twelve methods, eight noises": "examples/comparison/results/README.md"},
+            {"Thirteen methods, eight noises": "examples/comparison/results/README.md"},
             {"All their tables": "examples/comparison/results/tables.md"},
             {"Votes, rules, overlapping classes": "examples/real/README.md"},
             {"Crowd workers": "examples/results/human.md"},
