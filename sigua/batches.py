@@ -55,7 +55,9 @@ class CheckedBatches:
         mask = _mask(checked)
         self.num_examples = len(mask)
         self._checked, self._others = np.flatnonzero(mask), np.flatnonzero(~mask)
-        self.num_checked = min(max(round(share * size), 1), size - 1) if mask.any() else 0
+        most = round(share / (1 - share) * len(self._others))  # where a mini-batch has all others
+        firsts = max(min(round(share * size), size - 1, most), 1)
+        self.num_checked = firsts if mask.any() else 0
         self._steps = -(-len(self._others) // (size - self.num_checked))
         self._rng = checks.generator(seed)
         self.shuffle()

@@ -90,7 +90,7 @@ def choose(
     >>> choose({"plain": plain, "agreement": labels}, labels).kept
     'agreement'
     """
-    given = checks.array("labels", labels)
+    given = _plain("labels", checks.array("labels", labels))
     if given.ndim != 1 or len(given) < 2:
         raise ValueError(
             f"labels: must be at least two, of shape (m,), got shape {given.shape}; "
@@ -128,9 +128,8 @@ def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
     _, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
     predicted, labels = both.reshape(2, -1)
     k = int(both.max()) + 1
-    counts = np.zeros((k, k))
-    np.add.at(counts, (predicted, labels), 1.0)
-    seen, of_all = counts[predicted, labels] - 1, counts.sum(axis=1)[predicted] - 1
+    _, pair, times = np.unique(predicted * k + labels, return_inverse=True, return_counts=True)
+    seen, of_all = times[pair.reshape(-1)] - 1, np.bincount(predicted)[predicted] - 1
     right = predicted == labels
     accuracy = (right.sum() - right + 0.5) / len(right)
     even = np.where(right, accuracy, (1 - accuracy) / max(k - 1, 1))
@@ -140,8 +139,8 @@ def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
 
 def _classes(name: Any, made: ArrayLike, labels: NDArray[Any]) -> NDArray[Any]:
     """Return the classes that a model predicts, (m,)."""
-    found = checks.array(f"predictions[{name!r}]", made)
-    if found.ndim == 2 and len(found) == len(labels):
+    found = _plain(f"predictions[{name!r}]", checks.array(f"predictions[{name!r}]", made))
+    if found.ndim == 2 and len(found) == len(labels) and found.shape[1] > 1:
         checks.labels("labels", labels, found.shape[1])
         scores = checks.floats(f"predictions[{name!r}]", found)
         if np.isnan(scores).any():
@@ -152,6 +151,25 @@ def _classes(name: Any, made: ArrayLike, labels: NDArray[Any]) -> NDArray[Any]:
     if found.shape != labels.shape:
         raise ValueError(
             f"predictions[{name!r}]: must have an entry or a row for each of the {len(labels)} "
-            f"labels, got shape {found.shape}; try model.predict of the held-out examples"
+            f"labels, got shape {found.shape}; try what model.predict returns, raveled, and above "
+            "0.5 if it is the probability of a single output"
+        )
+    same = (found.dtype.kind in "US") == (labels.dtype.kind in "US")
+    if not same or not np.isin(found, labels).any():
+        raise ValueError(
+            f"predictions[{name!r}]: must be classes as in the labels, got {found[0]!r} and others "
+            f"where a label is {labels[0]!r}; try numbering both alike, or scores, (m, k)"
         )
     return found
+
+
+def _plain(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers or words, of which objects are one or the other; no NaN."""
+    if values.dtype.kind == "O":
+        kinds = {type(value) for value in values.flat}
+        values = np.array(values.tolist()) if len(kinds) == 1 else values
+    nan = values.dtype.kind == "f" and bool(np.isnan(values).any()) and values.ndim == 1
+    if values.dtype.kind not in "biufUSM" or nan:
+        got = "NaN" if nan else f"{values.dtype}"
+        raise ValueError(f"{name}: must be numbers or words, got {got}; try one kind, none missing")
+    return values

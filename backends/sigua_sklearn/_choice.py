@@ -46,6 +46,11 @@ def checked_mask(checked: ArrayLike | None, n: int) -> NDArray[np.bool_]:
             f"checked: must be a bool mask with {n} entries or indices in [0, {n}), got {got}; "
             "try np.isin(np.arange(len(y)), rows)"
         )
+    if len(np.unique(found)) < len(found):
+        raise ValueError(
+            "checked: must name each example once, got an index twice; "
+            "try checked.astype(bool) for a mask of 0 and 1"
+        )
     return np.isin(np.arange(n), found)
 
 

@@ -69,6 +69,11 @@ def train(
     return run
 
 
+def _accuracy(margins: NDArray[Any]) -> float:
+    """Return the share of the labels seen in an epoch that the network predicted."""
+    return float((margins[~np.isnan(margins)] > 0).mean())
+
+
 def _train(
     run: Run, method: sigua.Method, part: Part, settings: Settings, held_out: Part | None
 ) -> None:
@@ -106,7 +111,7 @@ def _train(
             "method": method,
             "epoch": epoch,
             "loss": float(total) / len(loader),
-            "accuracy": float((history.margins[-1] > 0).mean()),
+            "accuracy": _accuracy(history.margins[-1]),
             "dropped": meter.report().dropped,
         }
         if held_out is not None:
@@ -114,7 +119,9 @@ def _train(
             seen["held_out_accuracy"] = float((run.predicted.argmax(1) == held_out.given).mean())
         run.history.append(seen)
         settings.tell(seen)
-    run.margins = np.nanmean(history.margins, axis=0)
+    margins = np.array(history.margins)
+    margins[:, part.checked] = 1.0  # their labels are right, and some may never have been drawn
+    run.margins = np.nanmean(margins, axis=0)
 
 
 def _batches(checked: NDArray[np.bool_], settings: Settings) -> sigua.CheckedBatches:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -119,6 +120,17 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_arguments()
         asked = method_of(self.method, self._warmup())
+        before = dict(self.__dict__)
+        try:
+            self._fit_checked(X, y, checked, asked)
+        except BaseException:  # a classifier that was fitted stays as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit_checked(
+        self, X: Any, y: ArrayLike, checked: ArrayLike | None, asked: sigua.Method | None
+    ) -> None:
         X, y = validate_data(self, X, y, **READ)
         check_classification_targets(y)
         self.classes_, given = np.unique(y, return_inverse=True)
@@ -128,7 +140,6 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         if part.checked.all():  # nothing is left to doubt
             part, asked = replace(part, checked=~part.checked), asked or sigua.standard()
         self._fit(part, asked)
-        return self
 
     def _scaled(self, X: Any) -> Any:
         """Return X as the network reads it, and remember how."""
@@ -136,6 +147,13 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         if self.module is None:
             self.scaler_ = MaxAbsScaler() if issparse(X) else StandardScaler()
             X = self.scaler_.fit_transform(X)
+        with np.errstate(over="ignore"):
+            fits = np.isfinite((X.data if issparse(X) else X).astype(np.float32)).all()
+        if not fits:
+            raise ValueError(
+                "X: must stay finite in float32, in which the network reads it, got values beyond "
+                "it; try a RobustScaler before it in a pipeline"
+            )
         return X
 
     def _fit(self, part: Part, asked: sigua.Method | None) -> None:
@@ -171,7 +189,7 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **READ)
         X = X if self.scaler_ is None else self.scaler_.transform(X)
-        return probabilities(self.module_.to(self.device), Rows(X, self.device))
+        return probabilities(self.module_.to(self.device), Rows(X, str(self.device)))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, (n_samples,)."""
@@ -185,6 +203,12 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         checks.number("learning_rate", self.learning_rate, 0, 1, "try 3e-3")
         fraction = self.validation_fraction
         checks.number("validation_fraction", fraction, 0, 1, "try 0.2", closed=False)
+        try:
+            torch.device(self.device)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"device: must be one of PyTorch's, got {self.device!r}; try 'cpu' or 'cuda'"
+            ) from error
 
     def _warmup(self) -> float:
         return max(round(self.epochs / 3), 1) if self.warmup is None else self.warmup
@@ -196,7 +220,7 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
-            device=self.device,
+            device=str(self.device),
             seed=seed,
             tell=bar.tell,
         )

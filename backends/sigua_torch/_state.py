@@ -227,7 +227,7 @@ def is_saved(state: Tensor) -> bool:
     if state.ndim != 2:
         return False
     rows, k = state.shape[0], state.shape[1] - 1
-    return rows == 2 or (rows > 2 and k > 0 and rows == k + confidence.VECTORS)
+    return (rows == 2 and k >= 0) or (rows > 2 and k > 0 and rows == k + confidence.VECTORS)
 
 
 def _check_steps(method: Method, steps_per_epoch: int) -> None:
