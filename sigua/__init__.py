@@ -49,7 +49,7 @@ from sigua.objective import Split, objective, signed_weights
 from sigua.schedules import Knots, keep_rate, rate_to_count, rate_to_parts
 from sigua.transition import TransitionMatrix
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = ["Agreement", "AllGood", "Batch", "CheckedBatches", "Choice", "Condition"]
 __all__ += ["Diagnosis", "Interval", "Knots"]

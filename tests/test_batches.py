@@ -65,3 +65,10 @@ def test_without_checked_examples_they_are_ordinary_mini_batches():
 def test_what_cannot_be_is_refused(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         sigua.CheckedBatches(*arguments)
+
+
+def test_a_mini_batch_that_holds_all_others_has_no_more_checked_than_its_share():
+    """Sixteen others, and half of each mini-batch is checked: sixteen, however large it may be."""
+    for size in (1_024, 10**9):
+        batches = sigua.CheckedBatches(np.arange(20) < 4, size)
+        assert (len(batches), batches.num_checked, len(batches[0])) == (1, 16, 32)

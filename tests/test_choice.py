@@ -115,9 +115,25 @@ def test_candidates_begin_with_plain_training_and_may_be_the_names():
         ({"a": [0, 1], "b": [[0, 1], [np.nan, 0]]}, [0, 1], r"^predictions\['b'\]: .*NaN"),
         ({"a": [0, 1], "b": np.zeros((2, 2))}, [0, 2], r"^labels: "),
         ({"a": [0], "b": [0]}, [0], r"^labels: must be at least two"),
+        ({"a": [0, 1], "b": ["0", "1"]}, [0, 1], r"^predictions\['b'\]: must be classes as in"),
+        ({"a": [0, 1], "b": [0.1, 0.9]}, [0, 1], r"^predictions\['b'\]: must be classes as in"),
+        ({"a": [0, 1], "b": [[0.1], [0.9]]}, [0, 1], r"^predictions\['b'\]: .*above 0.5"),
+        ({"a": [0, 1], "b": [0, np.nan]}, [0, 1], r"^predictions\['b'\]: must be .*got NaN"),
+        ({"a": [0, 1], "b": [0, 1]}, [0, np.nan], r"^labels: must be numbers or words, got NaN"),
+        ({"a": [0, 1], "b": [0, 1]}, np.array(["a", None]), r"^labels: must be numbers or words"),
         ({"a": [0, 1], "b": [0, 1]}, [[0, 1]], r"^labels: .*shape \(1, 2\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(models, labels, message):
     with pytest.raises(ValueError, match=message):
         choose(models, labels)
+
+
+def test_words_as_objects_and_many_classes_will_do():
+    """A class for nearly every label, which would be a table of 10,000 x 10,000."""
+    words = np.array(["cat", "dog", "dog"], dtype=object)
+    assert choose({"a": words, "b": words}, words).accuracies == {"a": 1.0, "b": 1.0}
+    rng = np.random.default_rng(0)
+    many = rng.integers(0, 100_000, (3, 10_000))
+    found = choose({"plain": many[0], "other": many[1]}, many[2])
+    assert found.accuracies["plain"] < 0.01

@@ -247,3 +247,39 @@ def test_checked_that_are_no_examples_are_refused(checked):
     X, given, _ = blobs()
     with pytest.raises(ValueError, match="checked: must be a bool mask with 200 entries or ind"):
         quick().fit(X, given, checked=checked)
+
+
+@pytest.fixture
+def small():
+    """Two classes, 120 examples."""
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    return rng.normal(size=(120, 4)) + 2 * y[:, None], y
+
+
+def test_checked_examples_that_were_never_drawn_are_right(small):
+    """Of 100 checked not all are in the mini-batches of one epoch; none of them is an issue."""
+    X, y = small
+    clf = SIGUAClassifier(epochs=1, random_state=0).fit(X, y, checked=np.arange(100))
+    assert not clf.label_issues_[:100].any()
+    assert (clf.label_quality_[:100] == 1).all()
+
+
+def test_a_refused_fit_leaves_the_classifier_as_it_was(small):
+    X, y = small
+    clf = SIGUAClassifier("standard", epochs=2, random_state=0).fit(X, y)
+    before = clf.predict_proba(X)
+    words = np.where(y, "a", "b")
+    refused = [
+        (100 * X, words, "x", "checked"),
+        (X, y, (y > 0).astype(int), "checked: must name each example once"),
+        (X[:, :2], 0 * y, None, "y: must have at least two classes"),
+        (np.where(X[0, 0] == X, 1e300, X), y, None, "X: must be finite in float32"),
+    ]
+    for X_new, y_new, checked, words in refused:
+        with pytest.raises(ValueError, match=words):
+            clf.fit(X_new, y_new, checked)
+        np.testing.assert_array_equal(clf.predict_proba(X), before)
+    with pytest.raises(ValueError, match=r"^device: must be one of PyTorch's, got 'nope'"):
+        SIGUAClassifier(device="nope").fit(X, y)
+    assert SIGUAClassifier("standard", epochs=1, device=torch.device("cpu")).fit(X, y).module_

@@ -143,17 +143,17 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
 
     def _scaled(self, X: Any) -> Any:
         """Return X as the network reads it, and remember how."""
-        self.scaler_ = None
-        if self.module is None:
-            self.scaler_ = MaxAbsScaler() if issparse(X) else StandardScaler()
-            X = self.scaler_.fit_transform(X)
         with np.errstate(over="ignore"):
             fits = np.isfinite((X.data if issparse(X) else X).astype(np.float32)).all()
         if not fits:
             raise ValueError(
-                "X: must stay finite in float32, in which the network reads it, got values beyond "
-                "it; try a RobustScaler before it in a pipeline"
+                "X: must be finite in float32, in which the network reads it, got larger values; "
+                "try a RobustScaler before it in a pipeline"
             )
+        self.scaler_ = None
+        if self.module is None:
+            self.scaler_ = MaxAbsScaler() if issparse(X) else StandardScaler()
+            X = self.scaler_.fit_transform(X)
         return X
 
     def _fit(self, part: Part, asked: sigua.Method | None) -> None:
