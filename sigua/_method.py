@@ -126,7 +126,7 @@ class Method:
     def at_each(self, epochs: NDArray[np.float64]) -> list[Array]:
         """Return `at` for many epochs, an array per number; integers stay integers.
 
-        A rule of one's own, and one that inherits from ours, is asked epoch by epoch.
+        A rule without an `at_each` of its own is asked epoch by epoch.
         """
         rule: Any = self.condition
         gammas = values_at("gamma", self.gamma, epochs)

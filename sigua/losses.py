@@ -1,4 +1,4 @@
-"""Losses for noisy labels besides cross-entropy: the spec of `base=`, in NumPy and float64.
+"""Losses for noisy labels besides cross-entropy: the spec, in NumPy and float64.
 
     logits: shape (n, k); labels: integers in [0, k), shape (n,); result: float64, shape (n,)
 

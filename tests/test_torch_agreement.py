@@ -260,3 +260,14 @@ def test_the_total_of_a_step_with_class_weights_is_the_sum_of_its_labels_weights
     criterion(logits, labels, num_items_in_batch=32.0)
     with pytest.raises(ValueError, match=r"^num_items_in_batch: .*end_step\(\) after each"):
         criterion(logits, labels, num_items_in_batch=32.0)
+
+
+def test_a_fraction_of_an_epoch_ends_no_step():
+    """With accumulation, whoever sets the epoch at each micro-batch; a new epoch ends a step."""
+    criterion, generator = SIGUALoss(METHOD), torch.Generator().manual_seed(0)
+    for part in range(2):
+        criterion.set_epoch(part / 4)
+        criterion(*batch(8, generator), num_items_in_batch=16)
+    assert seen(criterion).sum() == 0
+    criterion.set_epoch(1)
+    assert seen(criterion)[1].sum() == 16

@@ -360,3 +360,19 @@ def test_inside_data_parallel_it_is_refused():
 
 def test_prints_its_method():
     assert repr(METHOD) in repr(SIGUALoss(METHOD))
+
+
+def test_a_rule_s_numbers_keep_their_type():
+    """An integer at epoch 0 makes a table of integers, which would cut 0.5 off."""
+
+    class Grows:
+        def at(self, epoch):
+            return (0 if epoch == 0 else 0.5,)
+
+        def split(self, batch, bound):
+            return sigua.Split(batch.losses <= bound, batch.losses > bound)
+
+    criterion = SIGUALoss(sigua.custom(Grows()))
+    with pytest.raises(ValueError, match=r"^condition: must return numbers of the same type"):
+        criterion.set_epoch(1)
+    assert criterion.epoch == 0

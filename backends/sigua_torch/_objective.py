@@ -232,7 +232,7 @@ class Blocks(step.Margins):
 
     def __call__(self, by_class: bool = True, power: float = 0.0) -> Any:
         x, rows = self.logits, max(1, BLOCK // self.logits.shape[1])
-        if x.ndim > 2 or len(x) <= rows:
+        if x.ndim > 2 or len(x) <= rows or power:  # whose bounds each block would compute again
             with np.errstate(invalid="ignore"):  # of infinite logits, where torch is silent
                 return super().__call__(by_class, power)
         parts = (slice(i, i + rows) for i in range(0, len(x), rows))

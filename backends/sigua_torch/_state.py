@@ -37,6 +37,8 @@ class Numbers:
     counted, they are tables with a row per step of the warm-up.
     """
 
+    tables: list[Tensor]
+
     def __init__(self, method: Method, steps_per_epoch: int | None, like: Tensor) -> None:
         if steps_per_epoch is not None:
             _check_steps(method, steps_per_epoch)
@@ -56,6 +58,12 @@ class Numbers:
         if self.steps_per_epoch is not None:  # a resumed run may have other batches, so other steps
             self.step.fill_(round(epoch * self.steps_per_epoch))
             return
+        for table, number in zip(self.tables, at, strict=True):
+            if isinstance(number, float) and not table.is_floating_point():
+                raise ValueError(
+                    "condition: must return numbers of the same type in each epoch, got "
+                    f"{number!r} at epoch {epoch:g} and an integer at epoch 0; try floats"
+                )
         self._at, self._epoch = at, float(epoch)
         for table, number in zip(self.tables, at, strict=True):
             table.fill_(number)

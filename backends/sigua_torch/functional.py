@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sigua import Method, Split, step
+from sigua import Method, Split, checks, step
 from sigua.conditions import reads
 from sigua.confidence import zeros as remembered
 from sigua.requirements import require_classes, require_method
@@ -116,9 +116,9 @@ def select(
     if where is not None:
         _check.mask("where", where, losses.shape, losses.device)
     _check.trusted(method, trusted, losses.shape, losses.device)
-    x = None if logits is None else logits.detach()
+    x = None if logits is None else _exact(logits.detach())
     if isinstance(groups, str):
-        _check.groups(groups, "image is a shape's, so that integers have to say it")
+        checks.choice("groups", groups, ("class",))
         groups = _given("labels", labels)
 
     def see(value: Any) -> Any:
@@ -141,14 +141,19 @@ def select(
         step.numpy_names if plain else _ops,
         method,
         method.at(epoch),
-        see(ranked.float() if ranked.dtype in HALF else ranked),
+        see(_exact(ranked)),
         valid=see(column(where)),
         trusted=see(column(trusted)),
-        sums=sums,
+        sums=sums if method.T is not None and method.correction == "backward" else None,
         margins=margins,
         groups=see(column(groups)),
     )
     return step.Selection(*(as_tensor(part).reshape(losses.shape) for part in chosen))
+
+
+def _exact(x: Tensor) -> Tensor:
+    """Return it in float32 or better."""
+    return x.float() if x.dtype in HALF else x
 
 
 def _given(name: str, value: Tensor | None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -134,14 +135,19 @@ class SIGUALoss(nn.CrossEntropyLoss):
             epoch: t >= 0; fractional is allowed, as epoch + step / len(loader).
 
         Raises:
-            ValueError: `epoch` is negative, or the criterion counts by itself (`steps_per_epoch`).
+            ValueError: `epoch` is negative, a schedule's value there is refused, or the criterion
+                counts by itself (`steps_per_epoch`).
+
+        Where an epoch begins, a step that was not ended by `end_step` ends.
         """
         if self._numbers.steps_per_epoch is not None:
             got = f"steps_per_epoch={self._numbers.steps_per_epoch}"
             rule = "not be called on a criterion that counts by itself"
             _check.refuse("set_epoch", rule, got, "leaving one of the two out")
+        before = self.epoch
         self._numbers.set(epoch)
-        self.end_step()
+        if epoch == math.floor(epoch) or math.floor(epoch) != math.floor(before):
+            self.end_step()
         if epoch > 0:
             self._advice.calls_at_epoch_0 = None
 
@@ -217,7 +223,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             objective.refuse()
             raise
         losses = measured.losses
-        if measured.plain:
+        if not torch.compiler.is_compiling():
             self._advice.look(losses.shape[0])
         weights: Tensor
         good, bad, weights, silent = objective.chosen(measured)
