@@ -25,8 +25,8 @@ class Advice(NamedTuple):
     chosen_by: Literal["given", "checked"]
     """Which held-out labels choose the epoch and the method: as given, or the checked ones."""
     with_checked: bool
-    """Whether to train on half of the checked labels, too, a few in each mini-batch, with forward
-    correction: plain training and agreement are as good without them."""
+    """Whether to train on half of the checked labels, too, as half of each mini-batch, beside
+    forward correction: plain training and agreement are as good without them."""
     take: str
     why: str
     """Empty if nothing is sure."""

@@ -88,9 +88,10 @@ class Diagnosis:
         expected = f"{100 * self.expected_agreement:.0f} %"
         named = confidence(self.agreement, self.expected_agreement)
         given = self.advice.chosen_by == "given"
-        chosen = "held-out labels as given: " if given else "the other checked labels: "
+        other = "other " if self.advice.with_checked else ""
+        chosen = "held-out labels as given: " if given else f"the {other}checked labels: "
         flag = "" if given else ", checked=True"
-        with_half = "with  half of the checked labels, a few in each mini-batch, for T"
+        with_half = "with  half of the checked labels, as half of each mini-batch, beside T"
         by = f"by    {chosen}sigua.choose(predictions, labels{flag}) keeps plain if in doubt"
         lines = [
             f"{self.num_examples} labels of {self.num_classes} classes{checked}; out of fold:",

@@ -30,7 +30,7 @@ class CheckedBatches:
     Args:
         checked: bool, shape (n,): whose label was checked, and corrected if it was wrong.
         batch_size: the size of a mini-batch, at least 2.
-        share: of each mini-batch that is checked, in (0, 1); one example at least.
+        share: of each mini-batch that is checked, in [0, 1); one example at least.
         seed: an integer or a `numpy.random.Generator`.
 
     Attributes:

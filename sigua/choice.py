@@ -2,9 +2,9 @@
 
 By the labels it is trained on, a network that memorises looks like one that learns. By held-out
 labels it does not, though some of them are wrong. Accuracy on them would do where errors spread
-over all classes. Where one class is often given for another, it favours a model that predicts the
-wrong label, too. What a prediction tells about the label is fair in both cases: if the errors
-depend on the true class alone, nothing tells more about the label than the true class does.
+over all classes. Where one class is often given for another, accuracy favours a model that
+predicts those wrong labels as well. What a prediction tells about the label is fair in both cases:
+if the errors depend on the true class alone, nothing tells more about the label than that does.
 
 Where errors depend on the input otherwise, a model that repeats them tells more, and checked labels
 have to choose.
@@ -56,9 +56,12 @@ class Choice:
     """The standard errors of the gains."""
     size: int
     """How many labels were held out."""
+    checked: bool
+    """Whether they were checked, so that accuracy decides."""
 
     def __str__(self) -> str:
-        lines = [f"accuracy on {self.size:,} held-out labels, and by how much ahead of the first"]
+        of = "in accuracy" if self.checked else "in nats a label"
+        lines = [f"accuracy on {self.size:,} held-out labels; {of}, ahead of the first by"]
         for name, accuracy in self.accuracies.items():
             gain = f"{self.gains[name]:+.3f} +- {self.errors[name]:.3f}"
             kept = " (kept)" if name == self.kept else ""
@@ -113,10 +116,10 @@ def choose(
     ahead = {name: score - scores[plain] for name, score in scores.items()}
     gains = {name: float(each.mean()) for name, each in ahead.items()}
     errors = {name: float(each.std(ddof=1) / len(each) ** 0.5) for name, each in ahead.items()}
-    best = max(gains, key=lambda name: gains[name])
-    kept = best if gains[best] > errors[best] else plain
+    clear = [name for name, gain in gains.items() if gain > errors[name]]
+    kept = max(clear, key=lambda name: gains[name], default=plain)
     accuracies = {name: float(own.mean()) for name, own in right.items()}
-    return Choice(kept, accuracies, gains, errors, len(given))
+    return Choice(kept, accuracies, gains, errors, len(given), checked)
 
 
 def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:

@@ -352,7 +352,9 @@ def test_where_errors_follow_from_the_input_the_checked_choose(m):
     assert found.advice.method == sigua.forward_correction(found.T)
     assert found.advice.candidates == (sigua.standard(), found.advice.method)
     assert found.advice.chosen_by == "checked"
-    assert "the other checked labels: sigua.choose(predictions, labels, checked=True)" in str(found)
+    other = "other " if found.advice.with_checked else ""
+    want = f"the {other}checked labels: sigua.choose(predictions, labels, checked=True)"
+    assert want in str(found)
 
 
 def test_t_is_counted_with_the_surest_for_a_prior_where_the_two_agree():

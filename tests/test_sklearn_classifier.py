@@ -103,7 +103,7 @@ def test_a_part_is_held_out_of_each_class(fraction):
     given = np.repeat(np.arange(4), [500, 100, 30, 1])
     rng = np.random.RandomState(0)
     part = Part(None, rng.permutation(given), np.zeros(631, dtype=bool))
-    chosen = _choice.held_out(part, fraction, rng)
+    chosen = _choice.held_out(part, fraction, int(part.given.max()) + 1, rng)
     assert chosen.sum() == int(631 * fraction)
     for j in range(4):
         here = part.given == j

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import sigua
 from sigua import checks
-from sigua_sklearn._training import ENOUGH, Part
+from sigua_sklearn._training import Part, enough
 
 FEWEST = 20
 """Fewer held-out labels decide nothing: plain training is kept."""
@@ -54,15 +54,17 @@ def checked_mask(checked: ArrayLike | None, n: int) -> NDArray[np.bool_]:
     return np.isin(np.arange(n), found)
 
 
-def held_out(part: Part, fraction: float, rng: np.random.RandomState) -> NDArray[np.bool_]:
+def held_out(
+    part: Part, fraction: float, num_classes: int, rng: np.random.RandomState
+) -> NDArray[np.bool_]:
     """Return who chooses, bool (n,): half of the checked if there are enough, else a part of all.
 
     A part has about the same share of each class. Few checked examples are all trained on.
     """
-    enough = part.checked.sum() >= ENOUGH
-    among = np.flatnonzero(part.checked if enough else ~part.checked)
+    half = enough(part.checked, num_classes)
+    among = np.flatnonzero(part.checked if half else ~part.checked)
     chosen = np.zeros(len(part.given), dtype=bool)
-    chosen[_stratified(among, part.given, 0.5 if enough else fraction, rng)] = True
+    chosen[_stratified(among, part.given, 0.5 if half else fraction, rng)] = True
     return chosen if chosen.sum() >= FEWEST else np.zeros_like(chosen)
 
 

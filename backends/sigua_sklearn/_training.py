@@ -16,8 +16,9 @@ from sigua import Split
 from sigua_sklearn._network import Rows, probabilities
 from sigua_torch import LabelHistory, SelectionMeter, SIGUALoss
 
-ENOUGH = 100
-"""With so many checked labels half of each mini-batch is checked, and half of them choose."""
+ENOUGH, A_CLASS = 100, 10
+"""With so many checked labels, and so many a class, half of each mini-batch is checked, and half of
+them choose."""
 
 Seen = dict[str, Any]
 
@@ -41,6 +42,8 @@ class Settings:
     network: Callable[[], nn.Module]
     epochs: int
     batch_size: int | None
+    share: float
+    """Of each mini-batch that is checked; 0 if nobody is."""
     learning_rate: float
     device: str
     seed: int
@@ -49,12 +52,17 @@ class Settings:
 
 @dataclass
 class Run:
-    """A trained network, what each epoch saw, the mean margin of each label, and p held out."""
+    """A trained network, what each epoch saw, the margins by epoch, and p held out."""
 
     network: nn.Module
     history: list[Seen] = field(default_factory=list)
     margins: Any = None
     predicted: Any = None
+
+
+def enough(checked: NDArray[np.bool_], num_classes: int) -> bool:
+    """Return whether so many are checked that they choose, and fill half of each mini-batch."""
+    return bool(checked.sum() >= max(ENOUGH, A_CLASS * num_classes))
 
 
 def train(
@@ -90,6 +98,7 @@ def _train(
     steps = settings.epochs * len(loader)
     decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
     meter, history, m = SelectionMeter(), LabelHistory(len(y)), loader.num_checked
+    unseen = None if held_out is None else Rows(held_out.X, device)
     for epoch in range(settings.epochs):
         network.train()
         total: Any = 0.0
@@ -114,18 +123,15 @@ def _train(
             "accuracy": _accuracy(history.margins[-1]),
             "dropped": meter.report().dropped,
         }
-        if held_out is not None:
-            run.predicted = probabilities(network, Rows(held_out.X, device))
+        if held_out is not None and unseen is not None:
+            run.predicted = probabilities(network, unseen)
             seen["held_out_accuracy"] = float((run.predicted.argmax(1) == held_out.given).mean())
         run.history.append(seen)
         settings.tell(seen)
-    margins = np.array(history.margins)
-    margins[:, part.checked] = 1.0  # their labels are right, and some may never have been drawn
-    run.margins = np.nanmean(margins, axis=0)
+    run.margins = np.array(history.margins)
 
 
 def _batches(checked: NDArray[np.bool_], settings: Settings) -> sigua.CheckedBatches:
-    """Return the mini-batches: half checked, or as large a share as of all if few were checked."""
+    """Return the mini-batches, of which a share is checked."""
     size = settings.batch_size or min(max(len(checked) // 10, 16), 128)
-    share = 0.5 if 2 * checked.sum() >= ENOUGH else checked.mean()
-    return sigua.CheckedBatches(checked, size, share=share, seed=settings.seed)
+    return sigua.CheckedBatches(checked, size, share=settings.share, seed=settings.seed)

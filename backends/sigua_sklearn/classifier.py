@@ -21,7 +21,7 @@ from sigua import checks
 from sigua_sklearn._choice import checked_mask, held_out, method_of
 from sigua_sklearn._network import Factory, Rows, make, probabilities
 from sigua_sklearn._progress import Bar
-from sigua_sklearn._training import Part, Run, Settings, train
+from sigua_sklearn._training import Part, Run, Settings, enough, train
 
 READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
@@ -115,8 +115,9 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             X: dense or sparse, or a data frame, shape (n_samples, n_features).
             y: numbers or words, shape (n_samples,); those of checked examples corrected.
             checked: whose labels are surely right: a mask, bool, (n_samples,), or indices. From
-                100 on, half of each mini-batch is checked, and half of them choose the method
-                instead of labels as given. scikit-learn's searches can split a mask alone.
+                100 on, or 10 a class if that is more, half of each mini-batch is checked, and half
+                of them choose the method instead of labels as given. In a search give a mask:
+                indices cannot be split.
         """
         self._check_arguments()
         asked = method_of(self.method, self._warmup())
@@ -136,10 +137,11 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, given = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("y: must have at least two classes, got 1 class; try other labels")
-        part = Part(self._scaled(X), given.astype(np.int64), checked_mask(checked, len(given)))
-        if part.checked.all():  # nothing is left to doubt
-            part, asked = replace(part, checked=~part.checked), asked or sigua.standard()
-        self._fit(part, asked)
+        known = checked_mask(checked, len(given))
+        part = Part(self._scaled(X), given.astype(np.int64), known)
+        if known.all():  # nothing is left to doubt
+            part, asked = replace(part, checked=~known), sigua.standard()
+        self._name_issues(self._fit(part, asked), part.given, known)
 
     def _scaled(self, X: Any) -> Any:
         """Return X as the network reads it, and remember how."""
@@ -156,10 +158,10 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             X = self.scaler_.fit_transform(X)
         return X
 
-    def _fit(self, part: Part, asked: sigua.Method | None) -> None:
-        """Choose a method, unless one was asked for, and train with it on all."""
+    def _fit(self, part: Part, asked: sigua.Method | None) -> Run:
+        """Choose a method, unless one was asked for, and return the training with it on all."""
         random = check_random_state(self.random_state)
-        chooses = held_out(part, self.validation_fraction, random)
+        chooses = held_out(part, self.validation_fraction, len(self.classes_), random)
         tried = sigua.candidates(self._warmup()) if asked is None and chooses.any() else ()
         with Bar(self.verbose, self.epochs * (len(tried) + 1)) as bar:
             settings = self._settings(part, int(random.randint(2**31 - 1)), bar)
@@ -173,14 +175,18 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             final = train(self.method_, part, settings)
         self.module_ = final.network.eval()
         self.history_ = [seen for run in [*runs.values(), final] for seen in run.history]
-        self._name_issues(part, final)
+        return final
 
-    def _name_issues(self, part: Part, final: Run) -> None:
+    def _name_issues(
+        self, final: Run, given: NDArray[np.int64], checked: NDArray[np.bool_]
+    ) -> None:
         """Flag as many labels as the training dropped, or those that stand out."""
-        dropped = final.history[-1]["dropped"]
-        how = {"noise_rate": dropped} if dropped else {"labels": part.given}
-        issues = sigua.rank_label_issues(margins=final.margins, **how)
-        self.label_issues_ = issues.suspects & ~part.checked
+        margins = final.margins
+        margins[:, checked] = 1.0  # their labels are right, and some may never have been drawn
+        dropped = final.history[-1]["dropped"] * float((~checked).mean())
+        how = {"noise_rate": dropped} if dropped else {"labels": given}
+        issues = sigua.rank_label_issues(margins=margins, **how)
+        self.label_issues_ = issues.suspects & ~checked
         self.label_quality_ = 1 - issues.scores
         self.noise_rate_ = float(self.label_issues_.mean())
 
@@ -215,10 +221,14 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
 
     def _settings(self, part: Part, seed: int, bar: Bar) -> Settings:
         shape = part.X.shape[1], len(self.classes_)
+        share = float(part.checked.mean())
+        if enough(part.checked, len(self.classes_)):
+            share = max(share, 0.5)
         return Settings(
             network=partial(make, self.module, *shape),
             epochs=self.epochs,
             batch_size=self.batch_size,
+            share=share,
             learning_rate=self.learning_rate,
             device=str(self.device),
             seed=seed,

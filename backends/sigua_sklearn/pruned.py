@@ -109,11 +109,11 @@ class PrunedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         p = cross_val_predict(
             self.estimator, X, labels, cv=self.cv, n_jobs=self.n_jobs, method="predict_proba"
         )
-        self.label_issues_ = flag_by_class(p, given)
-        self.noise_rate_ = float(self.label_issues_.mean())
-        kept = np.flatnonzero(~self.label_issues_)
+        issues = flag_by_class(p, given)
+        kept = np.flatnonzero(~issues)
         self.estimator_ = clone(self.estimator).fit(_safe_indexing(X, kept), labels[kept])
-        self.classes_ = self.estimator_.classes_
+        self.classes_, self.label_issues_ = self.estimator_.classes_, issues
+        self.noise_rate_ = float(issues.mean())
         return self
 
     @property

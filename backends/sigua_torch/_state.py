@@ -24,7 +24,7 @@ WIDTH, COUNTS_WIDTH = 1024, 128
 """The class confidence is saved in whole multiples of so many classes, with counts or without, so
 that the shape of a state dict does not depend on whether the first mini-batch has come."""
 MOST_PARTS = 1_000
-"""After so many micro-batches without `end_step` it was forgotten."""
+"""After so many micro-batches without it, `end_step` was forgotten."""
 ROUNDING = 1 + 1e-4
 """A sum of class weights in float32 may exceed the total by this factor."""
 
