@@ -123,6 +123,7 @@ def test_scale_measures_processes_and_examples(tmp_path):
     assert f"| 512 | {511 * 2 * 128 * 4 / 1e3:.1f} kB |" in page
 
 
+@pytest.mark.filterwarnings("ignore:labels are hardly more probable:UserWarning")  # after an epoch
 def test_suspects_compares_lists_and_what_is_gained_without_them(example, tmp_path):
     """An epoch each: a row for every case that needs no download, and tables of the same rows."""
     path = EXAMPLES / "suspects.py"
