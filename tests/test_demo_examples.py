@@ -126,15 +126,14 @@ def test_scale_measures_processes_and_examples(tmp_path):
 @pytest.mark.filterwarnings("ignore:labels are hardly more probable:UserWarning")  # after an epoch
 def test_rare_classes_compares_two_shares(example):
     out = example(EXAMPLES / "rare_classes.py", "--seeds", "1", "--epochs", "2")
-    rows = [
-        line.split("|")[2:-1] for line in out.splitlines() if line.startswith(("| 0%", "| 30%"))
-    ]
+    lines = [line for line in out.splitlines() if line.startswith(("| 0%", "| 30%"))]
+    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in lines]
     assert len(rows) == 2
     for row in rows:
         found = [[float(number) for number in cell.split(",")] for cell in row]
         assert len(found) == 4
         assert all(9 < balanced <= plain + 9 < 110 for plain, balanced in found)
-    assert rows[0][0] == rows[0][3]  # no label is wrong, so that the last is the plain training
+    assert rows[0][0] == rows[0][3]  # no label is wrong: the last is the plain training again
 
 
 @pytest.mark.filterwarnings("ignore:labels are hardly more probable:UserWarning")  # after an epoch
