@@ -179,8 +179,8 @@ class Objective:
         Masks are tensors, or arrays of NumPy; the rest are tensors. `silent` is None for nobody.
         What has to move with the step is moved.
         """
-        losses, _, plain, reduction, ranked, columns, items, _, _ = measured
-        pool = self.pool
+        losses, plain, items, pool = measured.losses, measured.plain, measured.items, self.pool
+        ranked, columns = measured.ranked, measured.columns
         if pool is not None:
             ranked, columns = in_pool(ranked, pool, plain, self.marks, columns)
         ops: Any = _ops
@@ -192,7 +192,7 @@ class Objective:
         now = self.numbers.now(readable)
         chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
-        if reduction == "mean":
+        if measured.reduction == "mean":
             if items is None:
                 items = columns["shares"].sum() if "shares" in columns else size
                 # Gradients are averaged over the processes.
@@ -213,14 +213,14 @@ class Objective:
 
     def _remember(self, measured: Measured) -> None:
         """Move the class confidence."""
-        _, _, plain, _, ranked, columns, items, here, is_known = measured
         if self.confidence is not None:
-            valid, known = columns.get("valid"), ranked if is_known else None
-            if plain:
+            valid = measured.columns.get("valid")
+            known = measured.ranked if measured.known else None
+            if measured.plain:
                 valid, known = as_seen(valid), as_seen(known)
-            sums = as_tensor(columns["margins"].sums(valid, known))
+            sums = as_tensor(measured.columns["margins"].sums(valid, known))
             sums = sums if self.pool is None else self.pool.total(sums)
-            self.confidence.add(sums, items, here)
+            self.confidence.add(sums, measured.items, measured.here)
 
 
 def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
