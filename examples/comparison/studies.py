@@ -218,7 +218,7 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
 
     def batches() -> Iterator[Run]:
         sizes = [Settings(batch=size) for size in (16, 32, 512)]
-        methods = ["standard", "ELR", "agreement", "forward", *both]
+        methods = [*KNOW_NOTHING, "forward", *both]
         yield from over("batches", ["mnist"], ["sym-50"], methods, ["truth"], sizes)
         alone = [Settings(batch=1, epochs=5)]
         yield from over("batches", ["mnist"], ["sym-50"], ["agreement"], ["truth"], alone)
