@@ -20,7 +20,9 @@ from typing import Any
 import torch
 from data import made_up, not_used, sets
 from recipes import KNOWS, advised, runs
-from report import ADVICE, Key, key, tables
+from report import ADVICE, Key, chosen_epoch, key, tables
+
+ACCURACIES = "test", "noisy", "checked"
 
 
 def main() -> None:
@@ -72,7 +74,10 @@ def run(args: argparse.Namespace) -> None:
         for recipe, curves in runs(data, seed, missing, size, args.epochs):
             row = place | {"recipe": recipe}
             row["noise_rate"] = round(float((data.given != data.true).mean()), 4)
-            row |= {key: [round(v, 2) for v in curve] for key, curve in curves._asdict().items()}
+            texts = curves.predicted
+            row |= {name: [round(v, 2) for v in getattr(curves, name)] for name in ACCURACIES}
+            row["predicted"] = {by: texts[chosen_epoch(row[by])] for by in ("noisy", "checked")}
+            row["predicted"]["last"] = texts[-1]
             row["seconds"] = round(time.process_time() - start, 1)
             start = time.process_time()
             write(args.out, row)
@@ -81,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
 def write(path: Path, row: dict[str, Any]) -> None:
     """Append a line."""
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
+        file.write(json.dumps(row, separators=(",", ":")) + "\n")
 
 
 if __name__ == "__main__":

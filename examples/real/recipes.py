@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from cleanlab.classification import CleanLearning
@@ -10,7 +11,7 @@ from data import Data
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 from torch import nn
-from train import Classifier, Curves, part, train
+from train import Classifier, Curves, accuracy, digits, part, train
 
 import sigua
 from sigua_torch import SIGUALoss, losses
@@ -19,6 +20,7 @@ KNOWS = {  # by name, what a recipe knows beside the given labels
     "plain": "nothing",
     "GCE": "nothing",
     "sigua_ag": "nothing",
+    "sigua_ag, counted": "nothing",
     "sigua_sl": "nothing",
     "forward": "nothing",
     "prune": "nothing",
@@ -46,7 +48,7 @@ def draw(data: Data, seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     return checked, np.setdiff1d(np.arange(len(data.x)), checked)
 
 
-def advised(data: Data, seed: int, size: int) -> dict[str, list[str]]:
+def advised(data: Data, seed: int, size: int) -> dict[str, Any]:
     """Return which recipes to choose among, by what is known, and which labels choose."""
     p, (checked, _) = out_of_fold(data), draw(data, seed, size)
     blind = sigua.diagnose(p, data.given).advice
@@ -57,14 +59,15 @@ def advised(data: Data, seed: int, size: int) -> dict[str, list[str]]:
         "nothing": _recipes(blind.candidates, "forward"),
         "checked": _recipes(seen.candidates, corrected),
         "by": [labels[advice.chosen_by] for advice in (blind, seen)],
+        "labels": {"noisy": digits(data.given[checked]), "checked": digits(data.true[checked])},
     }
 
 
 def _recipes(candidates: tuple[sigua.Method, ...], corrected: str) -> list[str]:
     """Return the names of the recipes, in which forward correction has different ones."""
-    names = {"standard": "plain", "forward_correction": corrected}
-    found = (names.get(type(each).__name__, type(each).__name__) for each in candidates)
-    return list(dict.fromkeys(found))
+    standard, agreement, counted = sigua.candidates()
+    names = {standard: "plain", agreement: "sigua_ag", counted: "sigua_ag, counted"}
+    return [names.get(each, corrected) for each in candidates]
 
 
 def runs(
@@ -86,6 +89,7 @@ def runs(
     methods = {
         "plain": sigua.standard(),
         "sigua_ag": sigua.sigua_ag(),
+        "sigua_ag, counted": sigua.sigua_ag(power=1),
         "sigua_sl": sigua.sigua_sl(rate, 0.3 * rate),
         "forward": sigua.forward_correction(T),
         "forward, counted T": sigua.forward_correction(counted),
@@ -124,5 +128,8 @@ def runs(
             )
         elif name == "CleanLearning":
             model = CleanLearning(Classifier(k, seed, epochs // 2), cv_n_folds=3)
-            accuracy = 100 * model.fit(data.x, data.given).score(data.x_test, data.y_test)
-            yield name, Curves([accuracy], [0.0], [0.0])
+            model.fit(data.x, data.given)
+            tested, judged = model.predict(data.x_test), model.predict(data.x[checked])
+            found = accuracy(tested, data.y_test), accuracy(judged, data.given[checked])
+            true = accuracy(judged, data.true[checked])
+            yield name, Curves([found[0]], [found[1]], [true], [digits(judged)])

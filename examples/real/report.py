@@ -5,15 +5,33 @@ from typing import Any
 
 import numpy as np
 
+import sigua
+
 Row = dict[str, Any]
 Key = tuple[int, str, int, str]
 ADVICE = "advice"
-NOTHING = ["plain", "GCE", "sigua_ag", "sigua_sl", "forward", "prune", "CleanLearning"]
-CHECKED = ["plain", "sigua_ag", "forward, counted T", "alone", "together", "together, sigua_ag"]
+NOTHING = [
+    "plain",
+    "GCE",
+    "sigua_ag",
+    "sigua_ag, counted",
+    "sigua_sl",
+    "forward",
+    "prune",
+    "CleanLearning",
+]
+CHECKED = [
+    "plain",
+    "sigua_ag",
+    "sigua_ag, counted",
+    "forward, counted T",
+    "alone",
+    "together",
+    "together, sigua_ag",
+]
 CHECKED += ["together, forward"]
 ORACLE = ["forward, true T", "gold labels"]
 LAST = 5
-PAIRED = 2 / 3  # recipes that were compared label by label had 0.3 to 0.9
 EPOCH_BY = {"nothing": "noisy", "checked": "checked", "all": "checked"}
 
 
@@ -22,20 +40,19 @@ def key(row: Row) -> Key:
     return row["size"], row["set"], row["seed"], row["recipe"]
 
 
-def chosen(row: Row, by: str) -> float:
-    """Return the test accuracy at the epoch that labels held out choose.
+def chosen_epoch(curve: list[float]) -> int:
+    """Return the epoch that accuracies on held-out labels choose, or the last of one or two.
 
-    The accuracies that choose are averaged over three epochs, for one's is a matter of luck.
+    They are averaged over three epochs, for one's is a matter of luck.
     """
-    test = np.array(row["test"])
-    if len(test) < 3:
-        return float(test.mean())
-    return float(test[1:-1][smooth(row[by]).argmax()])
+    if len(curve) < 3:
+        return len(curve) - 1
+    return 1 + int(np.convolve(curve, np.ones(3), "valid").argmax())
 
 
-def smooth(curve: list[float]) -> np.ndarray:
-    """Return the means of three epochs, or the curve if it has fewer."""
-    return np.convolve(curve, np.ones(3) / 3, "valid") if len(curve) > 2 else np.array(curve)
+def chosen(row: Row, by: str) -> float:
+    """Return the test accuracy at the epoch that held-out labels choose."""
+    return float(row["test"][chosen_epoch(row[by])])
 
 
 def last(row: Row) -> float:
@@ -48,20 +65,23 @@ def judged(row: Row, by: str) -> float:
     return last(row) if "sigua_ag" in row["recipe"] else chosen(row, by)
 
 
-def kept(rows: list[Row], by: str) -> Row:
-    """Return the recipe to keep: the first unless another is ahead of it on held-out labels.
+def kept(rows: list[Row], by: str, labels: dict[str, str]) -> Row:
+    """Return the recipe that `sigua.choose` keeps: the first unless another is clearly better.
 
-    By accuracy, and by more than a standard error, as in `sigua.choose(..., checked=True)`. Curves
-    do not say how often two recipes differ, so the error of the difference is taken to be `PAIRED`
-    of that of a share.
+    Those that train on half of the checked examples hold out every other one, so all go by these.
     """
-    held_out = [
-        np.mean(row[by][-LAST:]) if "sigua_ag" in row["recipe"] else smooth(row[by]).max()
-        for row in rows
-    ]
-    best, share = int(np.argmax(held_out)), held_out[0] / 100
-    error = 100 * PAIRED * np.sqrt(share * (1 - share) / rows[0]["size"])
-    return rows[best] if held_out[best] > held_out[0] + error else rows[0]
+    if len(rows) == 1:
+        return rows[0]
+    texts = [row["predicted"]["last" if "sigua_ag" in row["recipe"] else by] for row in rows]
+    size = min(map(len, texts))
+    made = {i: classes(text, size) for i, text in enumerate(texts)}
+    choice = sigua.choose(made, classes(labels[by], size), checked=by == "checked")
+    return rows[choice.kept]
+
+
+def classes(digits: str, size: int) -> np.ndarray:
+    """Return the classes that are written as digits, of all examples or of every other one."""
+    return np.array([int(digit) for digit in (digits if len(digits) == size else digits[1::2])])
 
 
 def head(*names: str) -> list[str]:
@@ -95,7 +115,7 @@ class Results:
             rows = [self.rows.get((name, seed, recipe)) for recipe in advice[knows]]
             if all(rows):
                 by = advice["by"][list(EPOCH_BY).index(knows)]
-                found.append(judged(kept(rows, by), by))
+                found.append(judged(kept(rows, by, advice["labels"]), by))
         return found
 
     def table(self) -> str:
