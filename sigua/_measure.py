@@ -37,11 +37,11 @@ class Loss(Protocol):
     def at_label(self, ops: Any, logits: Array, y: Array) -> Array:
         """Return the loss at the label, (N, ...)."""
 
-    def every_class(self, ops: Any, logits: Array) -> Array:
-        """Return the loss against each class, with the logits' shape."""
+    def log_likelihood(self, ops: Any, logits: Array) -> Array:
+        """Return minus the loss against each class, with the logits' shape.
 
-    def row_dot(self, ops: Any, M: Matrix, logits: Array, y: Array) -> Array:
-        """Return [M l]_y, for class indices y; an adapter may know how without all of l."""
+        For cross-entropy that is log p. Signs change after sums over classes, where it costs less.
+        """
 
 
 class CrossEntropy(NamedTuple):
@@ -52,21 +52,18 @@ class CrossEntropy(NamedTuple):
 
     def at_label(self, ops: Any, logits: Array, y: Array) -> Array:
         if self.smoothing or not is_index(y, logits):
-            return at_label(ops, self.every_class(ops, logits), y)
+            return -at_label(ops, self.log_likelihood(ops, logits), y)
         losses = ops.cross_entropy(logits, y)
         return losses if self.weight is None else losses * ops.take(self.weight, y)
 
-    def every_class(self, ops: Any, logits: Array) -> Array:
-        losses = -ops.log_softmax(logits)
+    def log_likelihood(self, ops: Any, logits: Array) -> Array:
+        log_p = ops.log_softmax(logits)
         if self.weight is not None:
-            losses = losses * ops.per_class(self.weight, losses)
+            log_p = log_p * ops.per_class(self.weight, log_p)
         if self.smoothing:
-            mean = ops.expand(ops.class_sum(losses) / losses.shape[1])
-            losses = (1 - self.smoothing) * losses + self.smoothing * mean
-        return losses
-
-    def row_dot(self, ops: Any, M: Matrix, logits: Array, y: Array) -> Array:
-        return M.row_dot(ops, y, self.every_class(ops, logits))
+            mean = ops.expand(ops.class_sum(log_p) / log_p.shape[1])
+            log_p = (1 - self.smoothing) * log_p + self.smoothing * mean
+        return log_p
 
 
 class Own(NamedTuple):
@@ -77,12 +74,9 @@ class Own(NamedTuple):
     def at_label(self, ops: Any, logits: Array, y: Array) -> Array:
         return self.function(logits, y)
 
-    def every_class(self, ops: Any, logits: Array) -> Array:
+    def log_likelihood(self, ops: Any, logits: Array) -> Array:
         k = logits.shape[1]
-        return ops.stack([self.function(logits, ops.full_labels(logits, j)) for j in range(k)], 1)
-
-    def row_dot(self, ops: Any, M: Matrix, logits: Array, y: Array) -> Array:
-        return M.row_dot(ops, y, self.every_class(ops, logits))
+        return -ops.stack([self.function(logits, ops.full_labels(logits, j)) for j in range(k)], 1)
 
 
 class Matrix(Protocol):
@@ -212,10 +206,11 @@ def corrected_losses(
         return loss.at_label(ops, logits, y)
     logits = ops.floor(logits, -HUGE)
     if correction == "backward":
+        log_p = loss.log_likelihood(ops, logits)
         if is_index(y, logits):
-            found = loss.row_dot(ops, M, logits, y)
+            found = -M.row_dot(ops, y, log_p)
         else:
-            found = at_label(ops, M.times(ops, loss.every_class(ops, logits)), y)
+            found = -at_label(ops, M.times(ops, log_p), y)
     elif isinstance(loss, CrossEntropy) and not loss.smoothing and is_index(y, logits):
         found = -M.log_row_dot(ops, y, logits)
         found = found if loss.weight is None else found * ops.take(loss.weight, y)
@@ -236,6 +231,6 @@ class HasColumnSums(Protocol):
 
 def class_sums(ops: Any, T: HasColumnSums, loss: Any, logits: Array) -> Array:
     """Return 1'T^-1 l, (N, ...): the left-hand side of Eq. 11."""
-    losses = loss.every_class(ops, ops.floor(logits, -HUGE))
-    row = ops.per_class(ops.constant(T.inverse_column_sums, losses), losses)
-    return ops.class_sum(row * losses)
+    log_p = loss.log_likelihood(ops, ops.floor(logits, -HUGE))
+    row = ops.per_class(ops.constant(T.inverse_column_sums, log_p), log_p)
+    return -ops.class_sum(row * log_p)

@@ -236,18 +236,14 @@ class _AnyLoss(NamedTuple):
         found = ops.reshape(found, (*_places(self.y_pred, self.axis), found.shape[-1]))
         return self._column(self.y_true, ops.moveaxis(found, -1, self.axis))
 
-    def every_class(self, *_: Any) -> Tensor:
-        """Return the loss against each class, (N, k), of the predictions themselves."""
+    def log_likelihood(self, *_: Any) -> Tensor:
+        """Return minus the loss against each class, (N, k), of the predictions themselves."""
         k = _loss.num_classes(self.y_pred, self.axis)
         nothing, labels = ops.zeros_like(_loss.float32(self.y_true)), list(range(k))
         if _loss.is_dense(self.y_true, self.y_pred, self.axis):
             shape = [k if i == self.axis else 1 for i in range(len(self.y_pred.shape))]
             labels = [ops.reshape(row, shape) for row in ops.unstack(ops.eye(k, dtype="float32"))]
-        return ops.stack([self._column(nothing + label, self.y_pred) for label in labels], 1)
-
-    def row_dot(self, names: Any, M: step.Matrix, log_p: Tensor, y: Tensor) -> Tensor:
-        """Return [M l]_y, (N,)."""
-        return M.row_dot(names, y, self.every_class())
+        return -ops.stack([self._column(nothing + label, self.y_pred) for label in labels], 1)
 
     def _column(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         losses = _loss.per_example(self.loss, y_true, y_pred)
