@@ -41,39 +41,31 @@ def kept(runs: dict[str, Row], candidates: list[str]) -> Kept:
     return Kept(found.kept, scores[found.kept], scores["standard"], best)
 
 
-def by_place(rows: list[Row]) -> dict[tuple[str, ...], dict[int, dict[str, Row]]]:
-    """Return the runs by (network, data, noise), seed and method."""
+def seeds(rows: list[Row], candidates: list[str]) -> dict[tuple[str, ...], list[dict[str, Row]]]:
+    """Return each seed's runs by method, by (network, data, noise); seeds that have all of them."""
     found: dict[Any, Any] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         place = row["settings"]["net"], row["data"], row["noise"]
         found[place][row["seed"]][row["method"].removesuffix(", held-out")] = row
-    return found
-
-
-def choices(rows: list[Row], candidates: list[str]) -> dict[tuple[str, ...], list[Kept]]:
-    """Return the choice of every seed that has all candidates, by (network, data, noise)."""
-    places = by_place(rows)
-    order = sorted(places, key=lambda p: (p[0] != "mlp", p[1] != "mnist", NOISES.index(p[2])))
-    found = {
-        place: [
-            kept(runs, candidates) for runs in places[place].values() if {*candidates} <= {*runs}
-        ]
+    order = sorted(found, key=lambda p: (p[0] != "mlp", p[1] != "mnist", NOISES.index(p[2])))
+    whole = {
+        place: [runs for runs in found[place].values() if {*candidates} <= {*runs}]
         for place in order
     }
-    return {place: each for place, each in found.items() if each}
+    return {place: each for place, each in whole.items() if each}
 
 
 def choice_table(rows: list[Row]) -> str:
     """Return each candidate's accuracy, which were kept, and how far the kept one is from two."""
-    places, body = by_place(rows), []
-    for place, each in choices(rows, CANDIDATES).items():
-        runs = [run for run in places[place].values() if {*CANDIDATES} <= {*run}]
-        means = [f"{np.mean([accuracy(run[name]) for run in runs]):.1f}" for name in CANDIDATES]
-        names = ", ".join(one.method for one in each)
+    body = []
+    for place, each in seeds(rows, CANDIDATES).items():
+        means = [f"{np.mean([accuracy(runs[name]) for runs in each]):.1f}" for name in CANDIDATES]
+        made = [kept(runs, CANDIDATES) for runs in each]
+        names = ", ".join(one.method for one in made)
         cells = [
-            f"{np.mean([one.accuracy for one in each]):.1f}",
-            f"{np.mean([one.accuracy - one.plain for one in each]):+.1f}",
-            f"{np.mean([one.accuracy - one.best for one in each]):+.1f}",
+            f"{np.mean([one.accuracy for one in made]):.1f}",
+            f"{np.mean([one.accuracy - one.plain for one in made]):+.1f}",
+            f"{np.mean([one.accuracy - one.best for one in made]):+.1f}",
         ]
         body.append([", ".join(place), *means, names, *cells])
     heads = ["network, data, noise", *CANDIDATES, "kept", "its accuracy", "less plain", "less best"]
@@ -85,7 +77,7 @@ def regret_table(rows: list[Row]) -> str:
     sets = [CANDIDATES[:2], CANDIDATES, [*CANDIDATES, "GCE"], [*CANDIDATES, "ELR"]]
     body = []
     for names in sets:
-        found = [one for each in choices(rows, names).values() for one in each]
+        found = [kept(runs, names) for each in seeds(rows, names).values() for runs in each]
         if not found:
             continue
         plain = np.array([one.accuracy - one.plain for one in found])
