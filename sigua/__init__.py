@@ -6,7 +6,7 @@ The core is NumPy alone and is the spec; `sigua_torch`, `sigua_keras` and `sigua
 `sigua_sklearn` is a scikit-learn classifier.
 """
 
-from sigua import _gone, confidence, losses, reference
+from sigua import confidence, losses, reference
 from sigua._method import Method
 from sigua.batches import CheckedBatches
 from sigua.choice import Choice, candidates, choose
@@ -63,7 +63,3 @@ __all__ += ["nn_backward_correction", "noise_floor", "objective", "random_transi
 __all__ += ["rank_label_issues", "rate_to_count", "rate_to_parts", "reference", "replace_inputs"]
 __all__ += ["self_teaching", "signed_weights", "sigua_ag", "sigua_bc", "sigua_sl", "standard"]
 __all__ += ["stop_grad", "transition_intervals"]
-
-
-def __getattr__(name: str) -> object:
-    raise _gone.attribute(__name__, name)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sigua import _gone, checks, conditions
+from sigua import checks, conditions
 from sigua.conditions import Condition, NonNegative
 from sigua.objective import Array
 from sigua.schedules import Knots, Schedule, epoch_number, horizon, value_at, values_at
@@ -162,7 +162,6 @@ class Method:
             got = type(data).__name__
             raise ValueError(f"data: must be what to_dict returned, got a {got}; try a dict")
         name = data.get("method")
-        _gone.refuse([str(name)])
         checks.choice("method", name, Method._by_name)
         try:
             arguments = {name: _decode(value) for name, value in data.items() if name != "method"}

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from typing import Any, Never
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sigua import _gone, checks
+from sigua import checks
 from sigua._blocks import Probabilities
 from sigua._estimators import ESTIMATORS, Evidence
 from sigua._names import column_names, probabilities_and_labels
@@ -33,7 +33,6 @@ def estimate_transition(
     *,
     method: str = "surest",
     classes: ArrayLike | None = None,
-    **old: Never,
 ) -> TransitionMatrix:
     """Return an estimate of T, with as many classes as `probabilities` has columns.
 
@@ -65,7 +64,6 @@ def estimate_transition(
         classes: the names of the columns of `probabilities`, such as scikit-learn's
             `clf.classes_`, or those of a data frame by default; labels are then such names. Rows
             and columns of T are in the order of the columns.
-        old: nothing; what older versions took is refused with what to write instead.
 
     Raises:
         ValueError: also for an estimate without a usable inverse (see `TransitionMatrix`).
@@ -79,7 +77,7 @@ def estimate_transition(
     >>> estimate_transition(p, method="anchor").rows.tolist()
     [[0.8, 0.2], [0.3, 0.7]]
     """
-    return _estimate(_read(probabilities, labels, method, classes, old), method)
+    return _estimate(_read(probabilities, labels, method, classes), method)
 
 
 def estimate_noise_rate(
@@ -88,7 +86,6 @@ def estimate_noise_rate(
     *,
     method: str = "surest",
     classes: ArrayLike | None = None,
-    **old: Never,
 ) -> float:
     """Return an estimate of the share of wrong labels, a fraction in [0, 1].
 
@@ -104,7 +101,7 @@ def estimate_noise_rate(
     >>> estimate_noise_rate(p, [0] * 40 + [1] * 60)
     0.1
     """
-    evidence = _read(probabilities, labels, method, classes, old)
+    evidence = _read(probabilities, labels, method, classes)
     if method == "surest":
         rate = evidence.surest[1]
         _warn_if_apart(evidence, rate, stacklevel=3)
@@ -135,10 +132,7 @@ def label_losses(
     return np.maximum(losses, 0.0, out=losses)  # no -0.0
 
 
-def _read(probabilities: Any, labels: Any, method: str, classes: Any, old: Any) -> Evidence:
-    _gone.refuse([*old, method] if isinstance(method, str) else old)
-    if old:
-        raise TypeError(f"{next(iter(old))}: must be left out, for there is no such argument")
+def _read(probabilities: Any, labels: Any, method: str, classes: Any) -> Evidence:
     checks.choice("method", method, ESTIMATORS)
     if labels is not None:
         return Evidence(*probabilities_and_labels(probabilities, labels, classes))

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 import sigua_keras
 
 
@@ -23,21 +21,6 @@ def test_without_keras_the_import_says_what_to_install():
 def test_the_package_shows_what_trains():
     """The callback and the model are public, and the two functions under them."""
     assert {"SIGUA", "SIGUAModel", "corrected_losses", "select"} <= set(sigua_keras.__all__)
-
-
-@pytest.mark.parametrize(
-    ("module", "old", "new"),
-    [
-        (sigua_keras, "SIGUALoss", "callback SIGUA"),
-        (sigua_keras.losses, "LogSum", "loss per example"),
-        (sigua_keras.losses, "GeneralizedCrossEntropy", "CategoricalGeneralizedCrossEntropy"),
-    ],
-)
-def test_a_name_that_was_says_the_new_one(module, old, new):
-    with pytest.raises(AttributeError, match=rf"^{module.__name__}\.{old}: must be spelt.*{new}"):
-        getattr(module, old)
-    with pytest.raises(AttributeError, match="has no attribute 'neither'"):
-        module.neither  # noqa: B018
 
 
 def test_no_backend_is_imported_but_the_one_in_use():

@@ -8,7 +8,6 @@ except ModuleNotFoundError as error:
     message = "sigua_keras needs Keras 3, which is not installed: pip install 'sigua[keras]'"
     raise ModuleNotFoundError(message, name="keras") from error
 
-from sigua import _gone
 from sigua_keras import losses
 from sigua_keras._objective import corrected_losses, select
 from sigua_keras.callback import SIGUA
@@ -18,7 +17,3 @@ from sigua_keras.model import SIGUAModel
 
 __all__ = ["SIGUA", "LabelWatch", "SIGUAModel", "corrected_losses", "losses", "select"]
 __all__ += ["with_checked"]
-
-
-def __getattr__(name: str) -> object:
-    raise _gone.attribute(__name__, name)

@@ -17,16 +17,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from sigua import _gone, checks
+from sigua import checks
 from sigua_keras._examples import Examples
 from sigua_keras._loss import Tensor, logits_of
 
 __all__ = ["Bootstrapping", "SymmetricCrossEntropy"]
-
-
-def __getattr__(name: str) -> object:
-    raise _gone.attribute(__name__, name)
-
 
 LOWEST = -3e38  # instead of -inf in 0 log 0, in float32
 
