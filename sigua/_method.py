@@ -101,7 +101,7 @@ class Method:
                 "over='classes': with this T the sum of the corrected losses can never be "
                 "negative, so no example is ever bad and this is plain backward correction; "
                 "use over='label' or over='batch'",
-                stacklevel=5,
+                stacklevel=4,
             )
 
     def _arguments(self) -> dict[str, Any]:

@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import MISSING, dataclass, fields, replace
-from functools import cached_property, wraps
-from typing import Any, TypeVar, dataclass_transform
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sigua._method import Correction, Method
 from sigua.conditions import Agreement, AllGood, Condition, NonNegative, SmallLoss
 from sigua.schedules import Schedule
 from sigua.transition import TransitionMatrix
 
-_Class = TypeVar("_Class", bound=type)
 
-
-@dataclass_transform(frozen_default=True)
-def _method(cls: _Class) -> _Class:
-    """Make a frozen dataclass that says in a sentence which argument is missing."""
-    made: Any = dataclass(frozen=True)(cls)
-    init, required = made.__init__, [f.name for f in fields(made) if f.default is MISSING]
-
-    @wraps(init)
-    def __init__(self: Any, *args: Any, **keywords: Any) -> None:  # noqa: N807
-        missing = [name for name in required[len(args) :] if name not in keywords]
-        if missing:
-            call = ", ".join(f"{name}=..." for name in required)
-            raise TypeError(
-                f"{missing[0]}: must be given to {cls.__name__}, got nothing; "
-                f"try {cls.__name__}({call})"
-            )
-        init(self, *args, **keywords)
-
-    made.__init__ = __init__
-    return cls
-
-
-@_method
+@dataclass(frozen=True)
 class custom(Method):
     """Any condition over any correction.
 
@@ -58,14 +34,14 @@ class custom(Method):
     separate: bool = False
 
 
-@_method
+@dataclass(frozen=True)
 class standard(Method):
     """Standard training: everything is good."""
 
     condition = AllGood()
 
 
-@_method
+@dataclass(frozen=True)
 class sigua_ag(Method):
     """Train on the labels that the model itself agrees with; nothing to know (ours).
 
@@ -114,7 +90,7 @@ class _OnSmallLoss(Method):
         return self.variant == "official"
 
 
-@_method
+@dataclass(frozen=True)
 class self_teaching(_OnSmallLoss):
     """Train on the small losses only (Eq. 5): SIGUA_SL with nobody to climb on.
 
@@ -131,7 +107,7 @@ class self_teaching(_OnSmallLoss):
     delta = 0.0
 
 
-@_method
+@dataclass(frozen=True)
 class sigua_sl(_OnSmallLoss):
     """SIGUA on small loss: descend on the small, climb on the middle ones (Eqs. 5 and 6).
 
@@ -156,7 +132,7 @@ class sigua_sl(_OnSmallLoss):
     variant: str = "paper"
 
 
-@_method
+@dataclass(frozen=True)
 class backward_correction(Method):
     """Minimise [T^-1 l]_y, an unbiased estimate of the clean risk (Patrini et al. 2017; Eq. 8).
 
@@ -173,7 +149,7 @@ class backward_correction(Method):
     correction = "backward"
 
 
-@_method
+@dataclass(frozen=True)
 class forward_correction(Method):
     """Minimise -log [T'p]_y: let the model's p predict the noisy label (Patrini et al. 2017).
 
@@ -198,7 +174,7 @@ class _OnNonNegative(Method):
         return NonNegative(self.over)
 
 
-@_method
+@dataclass(frozen=True)
 class nn_backward_correction(_OnNonNegative):
     """Backward correction that ignores what went below zero: SIGUA_BC with gamma = 0.
 
@@ -209,7 +185,7 @@ class nn_backward_correction(_OnNonNegative):
     over: str = "label"
 
 
-@_method
+@dataclass(frozen=True)
 class sigua_bc(_OnNonNegative):
     """SIGUA on backward correction: climb where the corrected loss is negative (Eqs. 11 and 12).
 

@@ -7,7 +7,6 @@ import pytest
 
 import sigua
 from sigua import _blocks
-from sigua._blocks import Probabilities
 
 METHODS = ["surest", "anchor", "confident"]
 
@@ -43,17 +42,6 @@ def test_every_number_is_the_same_in_blocks_as_at_once(monkeypatch, rows, order)
     monkeypatch.setattr(_blocks, "ENTRIES", rows * 9 + 3)
     for found, expected in zip(results(p, y), at_once, strict=True):
         np.testing.assert_array_equal(found, expected)
-
-
-def test_rows_are_those_of_the_whole_array_divided_by_their_sums(monkeypatch):
-    monkeypatch.setattr(_blocks, "ENTRIES", 7 * 11)
-    p, _ = sampled(100, 11)
-    parts, rows = zip(*Probabilities("p", p).blocks(), strict=True)
-    assert [(part.start, part.stop) for part in parts] == [
-        (start, min(start + 7, 100)) for start in range(0, 100, 7)
-    ]
-    whole = p.astype(np.float64)
-    assert np.array_equal(np.concatenate(rows), whole / whole.sum(axis=1, keepdims=True))
 
 
 @pytest.mark.filterwarnings("ignore:two ways to estimate")

@@ -95,10 +95,6 @@ def test_with_many_labels_t_comes_back_and_its_intervals_hold_it():
     assert (high - low).max() < 0.03
 
 
-def test_no_label_is_impossible():
-    assert (sigua.count_transition([0, 1, 2], [0, 1, 2], 3).rows > 0).all()
-
-
 PRIOR = sigua.TransitionMatrix.symmetric(0.2, 3)
 
 
@@ -110,18 +106,10 @@ PRIOR = sigua.TransitionMatrix.symmetric(0.2, 3)
         (([0, 3], [0, 1], 3), {}, r"labels: must lie in \[0, 3\)"),
         (([0, 1], [0, 1], 1), {}, "num_classes: "),
         (([0, 1], [0, 1], 2), {"prior": PRIOR}, "prior: must have 2 classes, got 3"),
-        (
-            ([0, 1], [0, 1], 2),
-            {"prior": [[1, 0], [0, 1]]},
-            "prior: must be a TransitionMatrix, got",
-        ),
+        (([0, 1], [0, 1], 2), {"prior": [[1, 0], [0, 1]]}, "prior: must be a TransitionMatrix,"),
         (([0, 1], [0, 1], 2), {"strength": 0}, "strength: must be above 0, got 0"),
         (([0, 1], [0, 1], 2), {"strength": -1}, "strength: "),
-        (
-            ([0, 1] * 9, [0, 0, 1, 1] * 4 + [0, 0], 2),
-            {},
-            "labels: the counted rows must make T ",
-        ),
+        (([0, 1] * 8, [0, 0, 1, 1] * 4, 2), {}, "labels: the counted rows must make T "),
     ],
 )
 def test_bad_input_is_refused(arguments, keywords, message):

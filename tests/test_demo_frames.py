@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 import sigua
 from sigua import estimate_noise_rate, label_losses, label_margins
@@ -44,14 +43,6 @@ def test_categories_are_their_names_and_not_their_codes():
     assert label_losses(pd.DataFrame(p, columns=SIZES), pd.Series(labels)).tolist() == expected
     with pytest.raises(ValueError, match=r"^labels: must be integers .*classes=clf\.classes_"):
         label_losses(p, labels)
-
-
-def test_what_scikit_learn_calls_its_classes_are_the_columns():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, 300)
-    words, x = np.array(["2", "10", "9"])[y], np.eye(3)[y] + rng.normal(0, 0.1, (300, 3))
-    clf = LogisticRegression().fit(x, words)
-    assert estimate_noise_rate(clf.predict_proba(x), words, classes=clf.classes_) == 0
 
 
 def test_nullable_integers_are_integers_and_missing_ones_are_refused():

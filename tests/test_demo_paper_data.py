@@ -192,13 +192,6 @@ def test_an_empty_folder_is_answered_by_one_sentence_on_what_to_put_there(tmp_pa
     assert str(tmp_path) in str(caught.value)
 
 
-def test_svhn_has_to_be_at_hand(tmp_path):
-    with pytest.raises(SystemExit, match=r"train_32x32\.mat, but .* does not; put it there from"):
-        data.svhn(tmp_path)
-    with pytest.raises(SystemExit, match="got none; put it there"):
-        data.svhn(None)
-
-
 def keras(monkeypatch, **loaders):
     """Put a Keras in place that loads data sets by these functions."""
     sets = {name: types.SimpleNamespace(load_data=load) for name, load in loaders.items()}
@@ -223,14 +216,3 @@ def test_what_keras_cannot_give_is_one_sentence(monkeypatch):
         SystemExit, match=f"^cifar10: keras downloads it.*pip install keras, or {advice}"
     ):
         data.load("cifar10", None)
-
-
-def test_real_mnist_has_the_sizes_that_everybody_knows():
-    folder = os.environ.get("SIGUA_MNIST")
-    if not folder:
-        pytest.skip("SIGUA_MNIST names no folder with MNIST's four files")
-    found = data.load("mnist", Path(folder))
-    assert (found.x.shape, found.x_test.shape) == ((60_000, 28, 28), (10_000, 28, 28))
-    assert found.y[:5].tolist() == [5, 0, 4, 1, 9]
-    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert np.bincount(found.y_test).tolist() == counts

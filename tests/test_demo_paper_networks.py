@@ -71,13 +71,6 @@ def test_text_network_trains_what_the_paper_lists_and_not_the_word_vectors(
     assert networks.trainable_layers(net) == layers
 
 
-@pytest.mark.parametrize("name", ["cnn9", "cnn6", "small-cnn", "deep", "mlp"])
-def test_every_image_network_returns_a_logit_per_class_for_a_batch(name):
-    for shape in (MNIST, CIFAR):
-        net = networks.make(name, shape, 7).eval()
-        assert net(torch.zeros(2, *shape)).shape == (2, 7)
-
-
 def test_words_are_averaged_without_the_padding_or_are_channels_of_a_sequence():
     """By hand: words (1, 2) and (3, 4), whose mean is (2, 3); a text without words is zero."""
     vectors = torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
@@ -85,24 +78,6 @@ def test_words_are_averaged_without_the_padding_or_are_channels_of_a_sequence():
     assert networks.Mean(vectors)(tokens).tolist() == [[2, 3], [3, 4], [0, 0]]
     found = networks.Sequence(vectors)(torch.tensor([[1, 0, 2]]))
     assert found.tolist() == [[[1, 0, 3], [2, 0, 4]]]
-
-
-def test_dropout_of_the_9_layer_cnn_obeys_eval():
-    torch.manual_seed(0)
-    net, x = networks.make("cnn9", MNIST, 10), torch.rand(2, *MNIST)
-    assert sum(isinstance(layer, torch.nn.Dropout) for layer in net) == 2
-    with torch.no_grad():
-        assert not torch.equal(net(x), net(x))
-        net.eval()
-        assert torch.equal(net(x), net(x))
-
-
-def test_resnet18_without_torchvision_says_in_one_sentence_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchvision.models", None)
-    monkeypatch.setitem(sys.modules, "torchvision", None)
-    advice = "pip install torchvision in the release that belongs to your torch$"
-    with pytest.raises(SystemExit, match=f"^resnet18: needs torchvision, but it can.*{advice}"):
-        networks.make("resnet18", CIFAR, 10)
 
 
 def test_resnet18_is_torchvisions_with_a_stem_for_small_images():

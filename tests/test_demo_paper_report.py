@@ -1,9 +1,7 @@
 """From rows to tables: means, deviations and epochs computed by hand, and the paper's beside."""
 
 import importlib
-import json
 import sys
-import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -77,20 +75,6 @@ def test_figure_1_in_numbers_is_read_at_the_shift_and_at_the_end():
     assert lines[3].startswith("| deep | SIGUA, the paper's | 23 | 95 |")
 
 
-def test_selection_is_reported_for_methods_that_select():
-    chosen = cells("set1-mnist", "sym-20", "SIGUA_SL", (0,))
-    curves = {
-        "test": [90.0] * 25,
-        "good": [80.0] * 25,
-        "bad": [10.0] * 25,
-        "good_precision": [97.5] * 25,
-        "bad_precision": [None] * 15 + [60.0] * 10,
-    }
-    groups = stores.grouped(chosen, {c.run.id: row(c.run, curves) for c in chosen})
-    last = report.selection_table(groups).splitlines()[-1]
-    assert last == "| sym-20 | SIGUA_SL | 80.0 | 97.5 | 10.0 | 60.0 |"
-
-
 def test_page_is_honest_about_seeds_preset_and_unfinished_runs(tmp_path):
     chosen = cells("set1-mnist", "sym-20", "standard", (0, 3))
     assert not report.write("set1-mnist", "title", chosen, {}, tmp_path)
@@ -123,20 +107,3 @@ def test_finished_rows_win_over_unfinished_and_newer_ones_over_older(tmp_path):
         store.append(name, row(cell.run, {"test": [0.0] * epochs}, when=when))
     assert store.rows()[cell.run.id]["when"] == 3.0
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 3  # only ever appended to
-
-
-def test_rows_of_two_writers_never_mix(tmp_path):
-    store = stores.Store(tmp_path)
-
-    def write(writer):
-        for i in range(50):
-            store.append("name", {"id": f"{writer} {i}", "text": str(writer) * 5000})
-
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = [json.loads(line) for line in (tmp_path / "name.jsonl").read_text().splitlines()]
-    assert len({line["id"] for line in found}) == len(found) == 200
-    assert all(set(line["text"]) == {line["id"][0]} for line in found)

@@ -116,15 +116,6 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_curve_and_weights_bit_for_bi
     assert (row["epochs"], row["finished"]) == (12, True)
 
 
-def test_what_is_finished_is_not_trained_again_on_resume(tiny, tmp_path, monkeypatch):
-    run = tiny_run(epochs=2)
-    (before,) = run_all([run], tiny, tmp_path)
-    monkeypatch.setattr(train.Trainer, "train_epoch", lambda self: pytest.fail("trained again"))
-    (after,) = run_all([run], tiny, tmp_path, resume=True)
-    assert after == before
-    assert not list((tmp_path / "checkpoints").iterdir())
-
-
 def test_stopgrad_and_sigua_share_what_is_before_the_shift_and_nothing_else(tiny, tmp_path):
     """Each is what it would be if trained alone; the common epochs are trained once."""
     runs = figure_1()
@@ -204,19 +195,6 @@ def test_label_precision_is_the_share_of_right_labels_among_the_good(tiny, monke
         assert trainer.curves[name] == pytest.approx([100 * value], abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("noise", "rate"), [("sym-20", 0.2), ("sym-50", 0.5), ("pair-45", 0.45), ("none", 0.0)]
-)
-def test_labels_are_corrupted_at_the_noises_rate_and_intact_says_where_not(noise, rate, tiny):
-    task = tasks.prepare(tiny_run(noise=noise), tiny, "cpu")
-    right = torch.arange(600) % 10
-    assert torch.equal(task.intact, task.y == right)
-    assert task.intact.float().mean() == pytest.approx(1 - rate, abs=0.06)
-    if noise == "pair-45":
-        assert torch.equal(task.y[~task.intact], (right[~task.intact] + 1) % 10)
-    assert torch.equal(task.y_test, torch.arange(50) % 10)  # the test labels stay right
-
-
 def test_open_set_replaces_inputs_and_leaves_their_labels(tmp_path):
     from scipy.io import savemat
 
@@ -281,15 +259,6 @@ def test_every_method_trains_on_the_cpu_preset_in_float32_and_bfloat16(method, t
         assert all(parameter.isfinite().all() for parameter in trainer.net.parameters())
 
 
-def test_order_of_the_examples_is_the_seeds_whatever_else_is_drawn(tiny):
-    run = tiny_run(net="dropout")
-    task = tasks.prepare(run, tiny, "cpu")
-    plain, other = train.Trainer(run, task), train.Trainer(replace(run, net="mlp"), task)
-    assert torch.equal(plain.begin(), other.begin())
-    another = train.Trainer(replace(run, seed=1), task)
-    assert not torch.equal(train.Trainer(run, task).begin(), another.begin())
-
-
 def test_first_ctrl_c_ends_after_the_epoch_and_loses_nothing(tiny, tmp_path, monkeypatch, capsys):
     run, train_epoch = tiny_run(net="dropout"), train.Trainer.train_epoch
     (whole,) = run_all([run], tiny, tmp_path / "whole")
@@ -307,17 +276,6 @@ def test_first_ctrl_c_ends_after_the_epoch_and_loses_nothing(tiny, tmp_path, mon
     monkeypatch.setattr(train.Trainer, "train_epoch", train_epoch)
     (again,) = run_all([run], tiny, tmp_path, resume=True)
     assert again["curves"] == whole["curves"]
-
-
-def test_second_ctrl_c_stops_at_once_and_gives_the_handlers_back():
-    before = signal.getsignal(signal.SIGINT)
-    with runner.Stop(None) as stop:
-        assert not stop.now()
-        signal.raise_signal(signal.SIGINT)
-        assert stop.now()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
@@ -373,12 +331,6 @@ def main(example):
     return partial(example, PAPER / "__main__.py")
 
 
-def test_list_describes_every_name_with_its_cost(main):
-    said = main("--list", "--preset", "cpu")
-    assert all(name in said for name in experiments.EXPERIMENTS)
-    assert said.count("hours on one CPU core") == len(experiments.EXPERIMENTS)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -394,23 +346,6 @@ def test_an_argument_that_cannot_be_used_is_refused(main, arguments, said, capsy
     assert re.search(said, capsys.readouterr().err)
 
 
-def test_an_unknown_panel_or_device_is_refused_with_the_known_ones(main, tmp_path):
-    with pytest.raises(SystemExit, match="--panels: must be one of 'deep', 'wide', got 'x'"):
-        main("fig1", "--panels", "x", "--out", tmp_path)
-    with pytest.raises(SystemExit, match="--device: nonsense cannot be used"):
-        main("fig1", "--device", "nonsense", "--out", tmp_path)
-
-
 def test_missing_data_is_one_sentence(main, tmp_path):
     with pytest.raises(SystemExit, match="holds no mnist; put there the four idx files"):
         main("set1-mnist", "--preset", "cpu", "--data", tmp_path, "--out", tmp_path / "out")
-
-
-def test_an_epoch_of_the_cpu_preset_on_real_mnist_learns_under_half_wrong_labels(tmp_path):
-    folder = os.environ.get("SIGUA_MNIST")
-    if not folder:
-        pytest.skip("SIGUA_MNIST names no folder with MNIST's four files")
-    run = experiments.make_run("mnist", "sym-50", "SIGUA_SL", 0, CPU)
-    (row,) = run_all([run], Path(folder), tmp_path, epochs=1)
-    assert row["curves"]["test"][0] > 88
-    assert row["curves"]["good_precision"][0] == pytest.approx(50, abs=1)

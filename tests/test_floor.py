@@ -115,64 +115,28 @@ def test_with_gamma_1_it_is_flooding():
         np.testing.assert_allclose(flooded.gradient, sign * plain.gradient, rtol=1e-15)
 
 
-def test_a_floor_may_follow_the_epoch():
-    """As any schedule; then the method has a horizon."""
-    ramp = sigua.Knots([(0, 0.0), (4, 1.0)])
-    method = sigua.custom(NoiseFloor(ramp), gamma=1.0)
-    assert [method.at(t)[1] for t in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
-    assert method.horizon == 4
-    assert sigua.custom(NoiseFloor(0.5), gamma=1.0).horizon == 0
-
-
-def test_the_names_that_went_say_what_to_write():
-    """And what they say is a method."""
-    for name, given in (("sigua_nf", {"noise_rate": 0.5, "k": 10}), ("sigua_fc", {"T": SKEWED})):
-        with pytest.raises(
-            AttributeError, match=rf"^{name}: must be .*; try sigua\.custom\("
-        ) as old:
-            getattr(sigua, name)
-        method = eval(str(old.value).partition("; try ")[2], {"sigua": sigua} | given)
-        assert isinstance(method.condition, NoiseFloor)
-        assert method.gamma == 1
-        with pytest.raises(ValueError, match=rf"^{name}: must be spelt .*; try sigua\.custom\("):
-            sigua.Method.from_dict({"method": name})
-    with pytest.raises(AttributeError, match="module 'sigua' has no attribute 'sigua_xx'"):
-        sigua.sigua_xx  # noqa: B018
-
-
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("arguments", "keywords", "sentence"),
     [
-        (lambda: noise_floor(1.0, 10), r"noise: must be a number in \[0, 1\), got 1.0;"),
-        (lambda: noise_floor("0.5", 10), "noise: must be a number"),
-        (lambda: noise_floor(0.5), "num_classes: must be a whole number of at least 2, got None;"),
-        (
-            lambda: noise_floor(SKEWED, 3),
-            "num_classes: must be None with a TransitionMatrix, got 3; try leaving it out",
-        ),
-        (lambda: noise_floor(SKEWED, prior=[1, 2]), r"prior: must have shape \(3,\)"),
-        (lambda: noise_floor(SKEWED, prior=[1, 2, -1]), "prior: must be frequencies from 0 up"),
-        (lambda: noise_floor(SKEWED, observed=[0, 0, 0]), "observed: must be frequencies"),
-        (lambda: noise_floor(SKEWED, prior=[1, 2, np.nan]), "prior: must be frequencies"),
-        (
-            lambda: noise_floor(SKEWED, prior=[1] * 3, observed=[1] * 3),
-            "prior: must be None with observed, got both;",
-        ),
-        (lambda: noise_floor(0.5, 3, prior=[1, 2]), r"prior: must have shape \(3,\)"),
-        (lambda: NoiseFloor(-0.1), "floor: must be a number"),
-        (lambda: NoiseFloor(float("inf")), "floor: must be a number"),
-        (lambda: NoiseFloor(None), "floor: must be a number"),
-        (lambda: NoiseFloor(10**400), "floor: must be a number"),
-        (lambda: NoiseFloor(Fraction(10**400, 3)), "floor: must be a number"),
-        (lambda: NoiseFloor(Fraction(-(10**400), 3)), "floor: must be a number"),
-        (lambda: sigua.custom(NoiseFloor), r"condition: .* try NoiseFloor\(\.\.\.\)"),
-        (lambda: noise_floor(SKEWED, prior=np.ones(3) + 1j), "prior: must be an array of numbers"),
-        (lambda: sigua.noise_floor(0.5, 3, prior="abc"), "^prior: must be an array of numbers"),
-        (lambda: sigua.noise_floor(0.5, 3, observed=[[1], 2, 3]), "^observed: must be an array"),
-        (lambda: noise_floor(0.5, 1), "num_classes: must be a whole number"),
+        ((1.0, 10), {}, r"noise: must be a number in \[0, 1\), got 1.0;"),
+        ((0.5,), {}, "num_classes: must be a whole number of at least 2, got None;"),
+        ((SKEWED, 3), {}, "num_classes: must be None with a TransitionMatrix, got 3; try leaving"),
+        ((SKEWED,), {"prior": [1, 2]}, r"prior: must have shape \(3,\)"),
+        ((0.5, 3), {"prior": [1, 2]}, r"prior: must have shape \(3,\)"),
+        ((SKEWED,), {"prior": [1, 2, -1]}, "prior: must be frequencies from 0 up"),
+        ((SKEWED,), {"prior": [1, 2, np.nan]}, "prior: must be frequencies"),
+        ((SKEWED,), {"observed": [0, 0, 0]}, "observed: must be frequencies"),
+        ((SKEWED,), {"prior": [1] * 3, "observed": [1] * 3}, "prior: must be None with observed,"),
+        ((0.5, 3), {"prior": "abc"}, "prior: must be an array of numbers"),
     ],
 )
-def test_what_is_forbidden_is_refused_in_a_sentence(call, sentence):
-    """At construction, naming the argument."""
-    with pytest.raises(ValueError, match=sentence):
-        call()
+def test_what_has_no_floor_is_refused(arguments, keywords, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        noise_floor(*arguments, **keywords)
+
+
+@pytest.mark.parametrize("floor", [-0.1, float("inf"), None, 10**400, Fraction(10**400, 3)])
+def test_a_floor_is_a_finite_number(floor):
+    """Also one that no float holds."""
+    with pytest.raises(ValueError, match="floor: must be a number"):
+        NoiseFloor(floor)

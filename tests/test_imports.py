@@ -41,10 +41,6 @@ def outsiders(code, *paths):
     return done.stdout.split()
 
 
-def test_import_sigua_loads_no_framework_and_no_adapter():
-    assert outsiders("import sigua") == []
-
-
 def test_using_the_core_loads_no_framework_and_no_adapter():
     code = """
 import sigua, numpy

@@ -5,6 +5,7 @@ import math
 import pickle
 from dataclasses import FrozenInstanceError, fields
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -82,15 +83,6 @@ def test_a_method_is_frozen(method):
             setattr(method, name, 0.5)
 
 
-def test_a_method_prints_as_written():
-    assert repr(sigua.sigua_sl(noise_rate=0.5, delta=0.15, gamma=0.01)) == (
-        "sigua_sl(noise_rate=0.5, delta=0.15, gamma=0.01, warmup=10, variant='paper')"
-    )
-    assert repr(sigua.sigua_bc(SYMMETRIC)) == (
-        "sigua_bc(T=TransitionMatrix.symmetric(0.5, 10), gamma=1.0, over='label')"
-    )
-
-
 @pytest.mark.parametrize("make", [sigua.sigua_sl, sigua.SmallLoss])
 def test_numbers_from_numpy_and_fractions_print_and_store_as_plain_ones(make):
     made = make(np.float32(0.5), np.float64(0.25), warmup=np.int64(5))
@@ -161,6 +153,7 @@ INF = float("inf")
         (sigua.sigua_bc(PAIR, gamma=lambda t: 0.5), INF),
         (sigua.custom(sigua.Known(), gamma=0.5), 0),
         (sigua.custom(sigua.SmallLoss(0.5)), 10),
+        (sigua.custom(sigua.NoiseFloor(RAMP)), 10),
         (sigua.custom(without_horizon()), 0),
         (sigua.custom(without_horizon(0.5)), INF),
     ],
@@ -180,111 +173,43 @@ def test_stop_grad_sets_gamma_to_zero_and_leaves_the_rest():
     assert sigua.stop_grad(sigua.custom(sigua.Known(), 1)) == sigua.custom(sigua.Known(), 0)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        sigua.standard(),
-        sigua.self_teaching(0.5),
-        sigua.backward_correction(PAIR),
-        sigua.nn_backward_correction(PAIR),
-        sigua.forward_correction(PAIR),
-    ],
-)
+@pytest.mark.parametrize("method", [sigua.standard(), sigua.backward_correction(PAIR)])
 def test_stop_grad_of_a_method_that_climbs_on_nobody_is_refused(method):
     with pytest.raises(ValueError, match=r"^method: must have a gamma, got .*; .* it climbs on"):
         sigua.stop_grad(method)
 
 
-NOT_RATES = [1, 1.5, -0.01, float("nan"), float("inf"), "0.5", None, True, [0.5]]
-NOT_SHARES = [1.01, -0.01, float("nan"), float("inf"), "0.5", None, True, [0.5]]
-NOT_TIMES = [-1, float("nan"), float("inf"), "10", None, True]
-NOT_MATRICES = [PAIR.rows.tolist(), PAIR.rows, None, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("make", "bad", "message"),
-    [
-        (sigua.self_teaching, NOT_RATES, r"noise_rate: must be a number in \[0, 1\), got .*;"),
-        (sigua.SmallLoss, NOT_RATES, r"noise_rate: must be a number in \[0, 1\), got .*;"),
-        (
-            lambda x: sigua.sigua_sl(x, 0.1),
-            NOT_RATES,
-            r"noise_rate: must be a number in \[0, 1\), ",
-        ),
-        (
-            lambda x: sigua.sigua_sl(0.5, x),
-            NOT_SHARES,
-            r"delta: must be a number in \[0, 1\], got ",
-        ),
-        (
-            lambda x: sigua.SmallLoss(0.5, x),
-            NOT_SHARES,
-            r"delta: must be a number in \[0, 1\], got",
-        ),
-        (
-            lambda x: sigua.sigua_sl(0.5, 0.1, x),
-            NOT_SHARES,
-            r"gamma: must be a number in \[0, 1\],",
-        ),
-        (
-            lambda x: sigua.sigua_bc(PAIR, x),
-            NOT_SHARES,
-            r"gamma: must be a number in \[0, 1\], got",
-        ),
-        (
-            lambda x: sigua.custom(sigua.Known(), x),
-            NOT_SHARES,
-            r"gamma: must be a number in \[0, 1",
-        ),
-        (
-            lambda x: sigua.self_teaching(0.5, x),
-            NOT_TIMES,
-            r"warmup: must be a number in \[0, inf\)",
-        ),
-        (
-            lambda x: sigua.SmallLoss(0.5, warmup=x),
-            NOT_TIMES,
-            r"warmup: must be a number in \[0, inf",
-        ),
-        *(
-            (make, NOT_MATRICES, "T: must be a TransitionMatrix, got a .*; try Trans")
-            for make in (
-                sigua.backward_correction,
-                sigua.nn_backward_correction,
-                sigua.sigua_bc,
-                sigua.forward_correction,
-                lambda T: sigua.custom(sigua.AllGood(), correction="forward", T=T),
-            )
-        ),
+NOT_RATES = [1.01, -0.01, float("nan"), float("inf"), "0.5", None, True, [0.5]]
+REFUSED = {
+    "noise_rate": [sigua.self_teaching, sigua.SmallLoss, lambda x: sigua.sigua_sl(x, 0.1)],
+    "delta": [lambda x: sigua.sigua_sl(0.5, x), lambda x: sigua.SmallLoss(0.5, x)],
+    "gamma": [
+        lambda x: sigua.sigua_sl(0.5, 0.1, x),
+        lambda x: sigua.sigua_bc(PAIR, x),
+        lambda x: sigua.custom(sigua.Known(), x),
     ],
-)
-def test_an_argument_out_of_range_is_refused(make, bad, message):
-    for value in bad:
-        with pytest.raises(ValueError, match=f"^{message}"):
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_rate_out_of_range_is_refused(name):
+    """And a noise rate of 1."""
+    for make, value in product(REFUSED[name], NOT_RATES + [1] * (name == "noise_rate")):
+        with pytest.raises(ValueError, match=rf"^{name}: must be a number in \[0, 1[\])], got "):
             make(value)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: sigua.sigua_bc(PAIR, over="x"), "over: .*'label', 'classes', 'batch', got 'x';"),
-        (lambda: sigua.nn_backward_correction(PAIR, over=None), "over: .*'batch', got None;"),
-        (lambda: sigua.NonNegative("sum"), "over: must be one of .*, got 'sum';"),
-        (lambda: sigua.self_teaching(0.5, variant="x"), "variant: .*'paper', 'official', got 'x';"),
-        (lambda: sigua.sigua_sl(0.5, 0.1, variant=1), "variant: must be one of .*, got 1;"),
-        (lambda: sigua.custom(sigua.Known(), correction="x"), "correction: .*'forward', got 'x';"),
-        (lambda: sigua.custom(sigua.NonNegative()), "condition: .*got correction='none'.*backward"),
-        (
-            lambda: sigua.custom(sigua.NonNegative(), 0.5, "forward", PAIR),
-            "condition: .*backward-corrected loss.*got correction='forward'",
-        ),
-        (lambda: sigua.Method.from_dict({"method": "x"}), "method: must be one of .*got 'x';"),
-        (lambda: sigua.Method.from_dict({}), "method: must be one of .*got None;"),
-    ],
-)
-def test_an_unknown_word_or_combination_is_refused(make, message):
-    with pytest.raises(ValueError, match=f"^{message}"):
-        make()
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "10", None, True])
+def test_a_warm_up_that_is_no_time_is_refused(value):
+    with pytest.raises(ValueError, match=r"^warmup: must be a number in \[0, inf\), got "):
+        sigua.self_teaching(0.5, value)
+
+
+@pytest.mark.parametrize("value", [PAIR.rows.tolist(), PAIR.rows, None, 0.5], ids=type)
+def test_a_matrix_that_is_none_is_refused(value):
+    for make in (sigua.backward_correction, sigua.sigua_bc, sigua.forward_correction):
+        with pytest.raises(ValueError, match=r"^T: must be a TransitionMatrix, got a .*; try Tr"):
+            make(value)
 
 
 @pytest.mark.parametrize(
@@ -313,15 +238,14 @@ def test_functions_and_conditions_of_ones_own_are_no_data(method, name):
 def test_classes_warns_once_and_where_it_was_written_that_it_can_never_fire(make, T):
     with pytest.warns(UserWarning, match="over='classes': .*can never be negative") as caught:
         make(T)
-    assert [warning.filename for warning in caught] == [__file__]
+    (warning,) = caught
+    assert (warning.filename, warning.lineno) == (__file__, make.__code__.co_firstlineno)
 
 
-def test_no_warning_where_the_rule_can_fire_or_another_is_asked():
-    """Warnings are errors in this suite."""
-    sigua.sigua_bc(FIRES, over="classes")
-    sigua.nn_backward_correction(FIRES, over="classes")
-    for over in ("label", "batch"):
-        sigua.sigua_bc(SYMMETRIC, over=over)
+def test_stop_grad_does_not_warn_again():
+    with pytest.warns(UserWarning, match="can never be negative"):
+        method = sigua.sigua_bc(SYMMETRIC, over="classes")
+    assert sigua.stop_grad(method).gamma == 0
 
 
 def from_condition(name, **arguments):
@@ -330,64 +254,44 @@ def from_condition(name, **arguments):
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
-        (lambda: sigua.custom(sigua.Known), ["condition", "the class Known", "Known()"]),
-        (lambda: sigua.custom(None), ["condition", "NoneType"]),
-        (lambda: sigua.custom(sigua.AllGood(), T=PAIR), ["T: must come with a correction"]),
-        (
-            lambda: sigua.sigua_sl(0.5, 0.1, sigua.Knots([(0, 0), (9, 1.5)])),
-            ["epoch 9", "1.5"],
-        ),
-        (lambda: sigua.Knots([(float("nan"), 1.0)]), ["points", "finite"]),
-        (lambda: sigua.Knots([0, 1]), ["points", "pairs"]),
-        (lambda: sigua.Knots([(0, 1, 2)]), ["points", "pairs"]),
-        (lambda: sigua.stop_grad(3), ["method", "gamma", "got 3"]),
-        (lambda: sigua.self_teaching(10**400), ["noise_rate", "[0, 1)"]),
-        (lambda: sigua.Method.from_dict({"method": "_OnSmallLoss"}), ["method", "'sigua_sl'"]),
-        (lambda: from_condition("Nope"), ["condition", "'NoiseFloor'", "got 'Nope';"]),
-        (lambda: from_condition("NoiseFloor", level=1.0), ["data", "complete", "to_dict"]),
-        (lambda: from_condition("NoiseFloor"), ["data", "complete", "floor"]),
-        (
-            lambda: sigua.sigua_sl(0.3, delta=sigua.Knots),
-            ["delta: must be a number or a function", "the class Knots", "try Knots(...)"],
-        ),
-        (
-            lambda: sigua.sigua_sl(0.3, delta=lambda: 0.1),
-            ["delta: must be a number or a function of the epoch", "does not take it"],
-        ),
+        (lambda: sigua.sigua_bc(PAIR, over="x"), "over: .*'label', 'classes', 'batch', got 'x';"),
+        (lambda: sigua.self_teaching(0.5, variant="x"), "variant: .*'paper', 'official', got 'x';"),
+        (lambda: sigua.custom(sigua.Known(), correction="x"), "correction: .*'forward', got 'x';"),
         (
             lambda: sigua.custom(sigua.Known(), correction=np.array(["forward", "none"]), T=PAIR),
-            ["correction: must be one of 'none'"],
+            "correction: must be one of 'none'",
         ),
+        (lambda: sigua.custom(sigua.NonNegative()), "condition: .*got correction='none'.*backward"),
+        (lambda: sigua.custom(sigua.Known), r"condition: .* the class Known; try Known\(\)"),
+        (lambda: sigua.custom(sigua.NoiseFloor), r"condition: .* try NoiseFloor\(\.\.\.\)"),
+        (lambda: sigua.custom(None), "condition: .* got a NoneType;"),
+        (lambda: sigua.custom(sigua.AllGood(), T=PAIR), "T: must come with a correction"),
+        (lambda: sigua.custom(sigua.Known(), separate="yes"), "separate: .*, got 'yes'"),
+        (lambda: sigua.sigua_sl(0.5, 0.1, Knots([(0, 0), (9, 1.5)])), "gamma at epoch 9: .* 1.5;"),
         (
-            lambda: sigua.custom(sigua.Known(), separate="yes"),
-            ["separate: must be True or False, got 'yes'"],
+            lambda: sigua.sigua_sl(0.3, delta=Knots),
+            r"delta: .*the class Knots; try Knots\(\.\.\.\)",
         ),
+        (lambda: sigua.sigua_sl(0.3, delta=lambda: 0.1), "delta: .* does not take it"),
+        (lambda: Knots([(float("nan"), 1.0)]), "points: .* finite"),
+        (lambda: Knots([0, 1]), "points: must be pairs"),
+        (lambda: Knots([(0, 1, 2)]), "points: must be pairs"),
+        (lambda: sigua.stop_grad(3), "method: must have a gamma, got 3;"),
+        (lambda: sigua.self_teaching(10**400), r"noise_rate: must be a number in \[0, 1\)"),
+        (lambda: sigua.Method.from_dict({"method": "x"}), "method: must be one of .*got 'x';"),
+        (lambda: sigua.Method.from_dict({}), "method: must be one of .*got None;"),
+        (lambda: sigua.Method.from_dict({"method": "_OnSmallLoss"}), "method: .*'sigua_sl'"),
+        (lambda: from_condition("Nope"), "condition: .*'NoiseFloor'.* got 'Nope';"),
+        (lambda: from_condition("NoiseFloor", level=1.0), "data: must be complete, .* to_dict"),
+        (lambda: from_condition("NoiseFloor"), "data: must be complete, .* 'floor'"),
     ],
 )
-def test_what_cannot_be_a_method_gets_the_houses_sentence(make, words):
-    with pytest.raises(ValueError) as error:  # noqa: PT011
+def test_what_cannot_be_a_method_is_refused(make, message):
+    with pytest.raises(ValueError, match=rf"^{message}") as error:
         make()
-    assert all(word in str(error.value) for word in words), error.value
     assert "; " in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: sigua.sigua_sl(), r"noise_rate: .* sigua_sl, .* sigua_sl\(noise_rate=..., delta="),
-        (lambda: sigua.sigua_sl(0.3), r"delta: .* try sigua_sl\(noise_rate=..., delta=...\)"),
-        (lambda: sigua.sigua_sl(delta=0.3), r"noise_rate: must be given to sigua_sl, got nothing;"),
-        (lambda: sigua.self_teaching(warmup=3), r"noise_rate: .* try self_teaching\(noise_rate="),
-        (lambda: sigua.custom(), r"condition: must be given to custom, .* custom\(condition=...\)"),
-    ],
-)
-def test_an_argument_that_is_missing_is_named_in_one_sentence(call, message):
-    """Of SIGUA_SL delta, without which it would be self-teaching and not say so."""
-    with pytest.raises(TypeError, match=f"^{message}") as error:
-        call()
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -405,13 +309,6 @@ def test_an_argument_that_is_missing_is_named_in_one_sentence(call, message):
 def test_what_to_dict_never_returned_is_refused(data):
     with pytest.raises(ValueError, match=r"^data: must be"):
         sigua.Method.from_dict(data)
-
-
-def test_stop_grad_does_not_warn_again():
-    """Warnings are errors in this suite; the first was for whoever made the method."""
-    with pytest.warns(UserWarning, match="can never be negative"):
-        method = sigua.sigua_bc(SYMMETRIC, over="classes")
-    assert sigua.stop_grad(method).gamma == 0
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])

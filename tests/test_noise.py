@@ -33,7 +33,7 @@ def counts(y, noisy, num_classes):
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize(
     ("eps", "num_classes", "size"),
-    [(0.2, 10, 200_000), (0.5, 10, 200_000), (0.5, 120, 2_000_000), (0.8, 120, 2_000_000)],
+    [(0.2, 10, 200_000), (0.5, 10, 200_000), (0.8, 120, 2_000_000)],
 )
 def test_the_realised_rate_of_symmetric_noise_is_the_nominal_one(eps, num_classes, size, dense):
     """Redrawn among all classes it would lie 22 deviations (10 classes) or 11 (120) below."""
@@ -53,14 +53,6 @@ def test_symmetric_noise_flips_to_every_other_class_alike(seed):
     flips = table[~np.eye(10, dtype=bool)].reshape(10, 9)
     expected = flips.sum(axis=1, keepdims=True) / 9
     assert ((flips - expected) ** 2 / expected).sum() < 155.08
-
-
-def test_pair_noise_flips_to_the_next_class_only():
-    y = balanced(7, 70_000)
-    noisy = corrupt_labels(y, TransitionMatrix.pair(0.45, 7), seed=2)
-    assert set((noisy - y) % 7) == {0, 1}
-    deviation = np.sqrt(0.45 * 0.55 / len(y))
-    assert abs((noisy != y).mean() - 0.45) < SIGMAS * deviation
 
 
 def test_every_entry_is_met_and_zero_entries_are_never_drawn():
@@ -106,12 +98,7 @@ def test_the_input_is_untouched_and_its_dtype_kept(T, dtype):
     assert not np.shares_memory(noisy, y)
     assert np.array_equal(y, before)
     assert set(noisy.tolist()) == {0, 1, 2, 3}
-
-
-@matrices
-def test_lists_and_empty_arrays_of_integers_are_taken(T):
-    assert corrupt_labels([0, 3, 1], T).shape == (3,)
-    assert corrupt_labels(np.zeros(0, dtype=np.int32), T).dtype == np.int32
+    assert corrupt_labels(y[:0], T).dtype == dtype
 
 
 @pytest.mark.parametrize("make", [TransitionMatrix.symmetric, TransitionMatrix.pair])
@@ -139,8 +126,10 @@ def test_symmetric_noise_of_many_classes_builds_no_matrix():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        ([[0, 1]], r"must be integers of shape \(n,\), got shape \(1, 2\) of int.*y\.ravel\(\)"),
-        (3, r"must be integers of shape \(n,\), got shape \(\) of int"),
+        (
+            [[0, 1]],
+            r"must be .* shape \(1, 2\) of int.*y\.ravel\(\) on a column, y\.argmax\(1\) on",
+        ),
         ([0.0, 1.0], r"got shape \(2,\) of float64; .*astype\(int\)"),
         ([True, False], r"got shape \(2,\) of bool; try y\.astype\(int\)$"),
         (["a", "b"], r"must be integers of shape \(n,\)"),
@@ -169,18 +158,6 @@ def test_what_seeds_nothing_is_refused(draw, seed):
         draw(seed)
 
 
-def test_a_column_and_one_hot_rows_are_refused_with_what_to_do():
-    for y in (np.array([[0], [3], [1]]), np.eye(4, dtype=int)):
-        for call in (
-            lambda y: corrupt_labels(y, TransitionMatrix.symmetric(0.5, 4)),
-            lambda y: corrupt_labels_by_instance(np.zeros((len(y), 2)), y, 0.5, 4),
-        ):
-            with pytest.raises(
-                ValueError, match=r"try y\.ravel\(\) on a column, y\.argmax\(1\) on"
-            ):
-                call(y)
-
-
 # Noise that depends on the instance.
 
 
@@ -189,7 +166,7 @@ def instances(num_classes, size, width=5):
     return np.random.default_rng(0).standard_normal((size, width)) + y[:, None] % 3, y
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.2, 0.5, 0.95])
+@pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
 @pytest.mark.parametrize(("num_classes", "size"), [(10, 100_000), (120, 120_000)])
 def test_the_realised_rate_of_noise_by_instance_is_the_nominal_one(rate, num_classes, size):
     """Truncated to [0, 1], the mean rate would be .101 for a nominal .05: 74 deviations off."""
@@ -215,15 +192,6 @@ def test_alike_inputs_of_a_class_are_mistaken_for_the_same_class():
     assert first != second
 
 
-def test_a_blank_input_flips_to_every_other_class_alike():
-    """Their scores are all 0. Chi-square of 9 classes: 8 degrees of freedom, 42.70 has p = 1e-6."""
-    y = np.full(90_000, 3)
-    noisy = corrupt_labels_by_instance(np.zeros((90_000, 2)), y, 1.0, 10, seed=0)
-    counted = np.delete(np.bincount(noisy, minlength=10), 3)
-    assert counted.sum() == 90_000
-    assert ((counted - 10_000) ** 2 / 10_000).sum() < 42.70
-
-
 def test_to_which_class_one_flips_has_the_softmax_s_odds():
     """Of one input and three classes: log odds of the two others are x @ (w1 - w2), normal.
 
@@ -232,9 +200,8 @@ def test_to_which_class_one_flips_has_the_softmax_s_odds():
     """
     log_odds = []
     for seed in range(1000):
-        noisy = corrupt_labels_by_instance(
-            np.full((4000, 1), 0.5), np.zeros(4000, dtype=int), 1.0, 3, seed=seed
-        )
+        x, y = np.full((4000, 1), 0.5), np.zeros(4000, dtype=int)
+        noisy = corrupt_labels_by_instance(x, y, 1.0, 3, seed=seed)
         log_odds.append(np.log((noisy == 1).sum() / (noisy == 2).sum()))
     assert abs(np.mean(log_odds)) < SIGMAS * np.sqrt(0.5 / 1000)
     assert abs(np.var(log_odds) - 0.5) < SIGMAS * 0.5 * np.sqrt(2 / 1000) + 0.004
@@ -331,25 +298,15 @@ def test_any_array_of_inputs_is_copied_and_keeps_its_dtype(dtype):
     unchanged, nobody = replace_inputs(x, foreign[:0], 0.0)
     assert np.array_equal(unchanged, x)
     assert not nobody.any()
-
-
-def test_one_dimension_is_enough_and_another_seed_replaces_others():
-    x = np.arange(100)
-    noisy, replaced = replace_inputs(x, [-1], 0.5, seed=0)
-    assert np.array_equal(noisy < 0, replaced)
-    assert np.array_equal(replaced, replace_inputs(x, [-1], 0.5, np.random.default_rng(0))[1])
-    assert not np.array_equal(replaced, replace_inputs(x, [-1], 0.5, seed=1)[1])
+    again = replace_inputs(x[:, 0], foreign[:, 0], 0.67, np.random.default_rng(2))[1]
+    assert np.array_equal(again, replaced)  # of one dimension, from the same seed
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"foreign": np.zeros((5, 2))}, r"^foreign: .*shape of an entry of x, got \(5, 2\) for"),
-        ({"foreign": np.zeros(3)}, r"^foreign: .*shape of an entry of x"),
-        (
-            {"foreign": np.zeros((5, 3))},
-            r"^foreign: must have a dtype that x's can hold, got float64 for",
-        ),
+        ({"foreign": np.zeros((5, 3))}, r"^foreign: must have a dtype .*, got float64 for"),
         ({"foreign": np.zeros((0, 3), np.float32)}, r"^foreign: must have an example"),
         ({"noise_rate": 40}, r"^noise_rate: must be a number in \[0, 1\], got 40;"),
     ],
@@ -390,8 +347,8 @@ def test_a_mapping_that_is_none_is_refused(mapping, rate, message):
         mapped_transition(mapping, rate, 3)
 
 
-@pytest.mark.parametrize("num_classes", [2, 3, 10, 120])
-@pytest.mark.parametrize("rate", [0.0, 0.1, 0.45, 0.6, 0.9])
+@pytest.mark.parametrize("num_classes", [2, 3, 120])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.6, 0.9])
 def test_a_random_matrix_has_the_trace_asked_for(num_classes, rate):
     """For each rate the diagonal keeps within half of what is left to 0 or to 1."""
     T = random_transition(num_classes, noise_rate=rate, seed=1).rows
@@ -408,7 +365,6 @@ def test_a_random_matrix_has_the_trace_asked_for(num_classes, rate):
     ("keywords", "message"),
     [
         ({}, r"^noise_rate: must be given, or else trace, got noise_rate=None and trace=None;"),
-        ({"noise_rate": 0.1, "trace": 1.0}, r"^noise_rate: must be given, or else trace"),
         ({"noise_rate": 45}, r"^noise_rate: must be a number in \[0, 1\), got 45;"),
         ({"trace": 5.0}, r"^trace: must be a number in \[0, 2\], got 5.0;"),
         ({"trace": 0.0}, r"^noise_rate: must be a number in \[0, 1\)"),

@@ -25,13 +25,6 @@ def test_golden_vectors_of_corrected_losses(vector):
     np.testing.assert_allclose(at_label, vector["at_label"], rtol=1e-12, atol=1e-12)
 
 
-def test_the_golden_vectors_know_good_and_bad_for_every_rule():
-    seen = {(vector["over"], good) for vector in GOLDEN for good in vector["good"]}
-    assert seen == {
-        (over, good) for over in ("label", "classes", "batch") for good in (True, False)
-    }
-
-
 def test_cross_entropy_by_hand():
     """Logits (ln 3, 0) are p = (3/4, 1/4), whatever is added to them."""
     logits = [[LN(3), 0.0], [LN(3) + 50, 50.0]]
@@ -57,14 +50,6 @@ def test_the_corrected_loss_is_unbiased():
     for matrix in (TransitionMatrix.pair(0.45, 10), TransitionMatrix.symmetric(0.5, 10)):
         mean = reference.backward_corrected(logits, matrix) @ matrix.rows.T
         np.testing.assert_allclose(mean, reference.every_class(logits), rtol=1e-12, atol=1e-12)
-
-
-def test_a_step_of_standard_training_by_hand():
-    """With p = (3/4, 1/4) at both: losses ln 4/3 and ln 4, and the gradient (p - onehot) / 2."""
-    step = reference.step(sigua.standard(), [[LN(3), 0.0]] * 2, [0, 1])
-    assert step.objective == pytest.approx((LN(4 / 3) + LN(4)) / 2, rel=1e-14)
-    gradient = [[-0.125, 0.125], [0.375, -0.375]]
-    np.testing.assert_allclose(step.gradient, gradient, rtol=1e-14)
 
 
 def test_a_step_of_sigua_by_hand():
@@ -96,12 +81,9 @@ PAIR, FIRES = (
 )
 DIFFERENTIABLE = {
     "standard": sigua.standard(),
-    "self_teaching": sigua.self_teaching(0.5),
-    "self_teaching official": sigua.self_teaching(0.5, variant="official"),
     "sigua_sl": sigua.sigua_sl(0.5, delta=0.25, gamma=0.5),
     "sigua_sl ramp": sigua.sigua_sl(0.9, sigua.Knots([(0, 0), (10, 0.5)]), lambda t: t / 20),
     "sigua_sl official": sigua.sigua_sl(0.5, delta=0.5, gamma=0.5, variant="official"),
-    "stop_grad": sigua.stop_grad(sigua.sigua_sl(0.5, delta=0.25)),
     "backward": sigua.backward_correction(FIRES),
     "forward": sigua.forward_correction(PAIR),
     "forward dense": sigua.forward_correction(FIRES),
@@ -114,7 +96,6 @@ DIFFERENTIABLE = {
     "floor on forward": sigua.custom(sigua.NoiseFloor(2.0), 0.5, "forward", FIRES),
     "known": sigua.custom(sigua.Known(), gamma=0.25),
     "small loss on forward": sigua.custom(sigua.SmallLoss(0.5, 0.25), 0.5, "forward", FIRES),
-    "small loss on backward": sigua.custom(sigua.SmallLoss(0.5, 0.25), 0.5, "backward", FIRES),
 }
 
 
@@ -148,29 +129,6 @@ def test_the_closed_form_gradient_equals_finite_differences(method, epoch):
     np.testing.assert_allclose(step.gradient, numeric, rtol=0, atol=1e-11)
 
 
-def test_the_finite_differences_meet_good_bad_and_neither():
-    """For the batch above, so that the agreement says something about every sign."""
-    rng = np.random.default_rng(3)
-    logits, labels = rng.normal(0, 2, (8, 3)), rng.integers(0, 3, 8)
-    climbing = ["sigua_sl", "sigua_sl official", "sigua_bc", "sigua_bc classes"]
-    for name in climbing:
-        good, bad = reference.step(DIFFERENTIABLE[name], logits, labels, 12.5).split
-        assert good.any(), name
-        assert bad.any(), name
-    assert not (good | bad).all() or name.startswith("sigua_bc")
-
-
-def test_an_infinite_loss_moves_nothing():
-    """Cross-entropy is +inf where the label's logit is -inf; the other example counts as ever."""
-    logits, labels = [[LN(3), 0.0], [0.0, -np.inf]], [1, 1]
-    for method in (sigua.standard(), sigua.self_teaching(0.5), sigua.sigua_sl(0.5, 0.5, 1.0)):
-        step = reference.step(method, logits, labels, epoch=0)
-        assert step.losses[1] == np.inf
-        assert [mask[1] for mask in step.split] == [False, False]
-        assert step.objective == pytest.approx(LN(4) / 2, rel=1e-14)
-        np.testing.assert_allclose(step.gradient, [[0.375, -0.375], [0, 0]], rtol=1e-14)
-
-
 def test_an_infinite_forward_loss_moves_nothing():
     """A label that T and the logits rule out together: p = (1, 0, 0), never observed as 2."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -180,12 +138,6 @@ def test_an_infinite_forward_loss_moves_nothing():
     assert [mask[0] for mask in step.split] == [False, False]
     assert step.objective == pytest.approx(LN(3) / 2, rel=1e-14)
     assert step.gradient[0].tolist() == [0, 0, 0]
-
-
-def test_a_nan_reaches_the_objective():
-    step = reference.step(sigua.self_teaching(0.5), [[np.nan, 0.0], [0.0, 0.0]], [0, 0], epoch=10)
-    assert np.isnan(step.objective)
-    assert step.split.good.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("method", DIFFERENTIABLE.values(), ids=DIFFERENTIABLE)
@@ -211,10 +163,6 @@ def test_signed_weights_by_hand():
     assert sigua.signed_weights(split, 0.25, separate=True).tolist() == [2, -1, 2, 0]
     nobody = sigua.Split(np.zeros(2, bool), np.zeros(2, bool))
     assert sigua.signed_weights(nobody, 0.25, separate=True).tolist() == [0, 0]
-
-    for gamma in (0, 1, 0.5):
-        for separate in (True, False):
-            assert sigua.signed_weights(split, gamma, separate=separate).dtype == np.float64
 
 
 def test_objective_by_hand():
@@ -282,81 +230,52 @@ KNOWN = sigua.custom(sigua.Known())
 ALL = sigua.standard()
 
 
+LOGITS = np.zeros((2, 2))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: reference.step(ALL, [0.0, 1.0], [0]), r"^logits: must have shape \(n, k\), got"),
-        (lambda: reference.every_class([0.0, 1.0]), r"^logits: .*try logits\[None\]"),
-        (lambda: reference.cross_entropy([[0.0, 1.0], [0.0]], [0, 0]), r"^logits: .*lengths"),
-        (lambda: reference.cross_entropy([[0.0, 1.0]], [2]), r"^labels: must lie in \[0, 2\)"),
+        (lambda: reference.step(ALL, [0.0, 1.0], [0]), r"logits: must have .* try logits\[None\]"),
+        (lambda: reference.cross_entropy([[0.0, 1.0], [0.0]], [0, 0]), "logits: .*lengths"),
+        (lambda: sigua.losses.focal([0.0, 1.0], [0]), "logits: must have shape"),
+        (lambda: reference.step(ALL, LOGITS, [0, 2]), r"labels: .*\[0, 2\), got labels\[1\] = 2;"),
+        (lambda: reference.step(ALL, LOGITS, [0.0, 1.0]), "labels: must be integers"),
+        (lambda: reference.step(ALL, LOGITS, [1]), r"labels: .*\(2,\), .*got shape \(1,\);"),
+        (lambda: reference.step(KNOWN, LOGITS, [0, 1]), "trusted: .*got None;"),
+        (lambda: reference.step(ALL, LOGITS, [0, 1], groups=[0]), r"groups: .*\(2,\), .*\(1,\);"),
         (
-            lambda: reference.cross_entropy([[0.0, 1.0]], [0, 1]),
-            r"^labels: .*\(1,\), .*got shape \(2,\);",
+            lambda: reference.step(sigua.backward_correction(PAIR), LOGITS, [0, 1]),
+            "T: .*3 rows and logits of 2",
         ),
-        (lambda: sigua.losses.focal([0.0, 1.0], [0]), r"^logits: must have shape"),
-        (lambda: sigua.objective([1.0, 2.0], [1.0]), r"^weights: .* got shapes \(1,\) and \(2,\);"),
-        (lambda: sigua.objective([1.0], 1.0), r"^weights: .* got shapes \(\) and \(1,\);"),
-        (lambda: sigua.objective(["a"], [1.0]), "^losses: must be an array of numbers"),
-        (lambda: sigua.objective([1.0], [1.0], 0), "^denominator: must be above 0, got 0; try n"),
-        (lambda: sigua.objective([1.0], [1.0], NAN), "^denominator: must be a number"),
-        (lambda: sigua.signed_weights(SPLIT, -0.1), "^gamma: must be a number in"),
-        (lambda: sigua.signed_weights(SPLIT, NAN), "^gamma: must be a number in"),
+        (
+            lambda: reference.step(sigua.sigua_ag(), LOGITS, [0, 1], confidence=np.ones((2, 2))),
+            r"confidence: .*\(2,\), got shape \(2, 2\); try",  # the state, which would broadcast
+        ),
+        (lambda: reference.split(ALL, [[0.5]]), r"losses: must have shape \(n,\)"),
+        (lambda: reference.split(ALL, [1.0], class_sums=[1, 2]), r"class_sums: .*\(1,\), an entry"),
+        (lambda: reference.split(KNOWN, [1.0], trusted=[True, False]), r"trusted: .*\(2,\);"),
+        (lambda: reference.split(KNOWN, [1.0], trusted=[1]), "trusted: must be bool, .*int64"),
+        (
+            lambda: reference.split(KNOWN, [1.0], trusted=sigua.Split([True], [False, True])),
+            r"trusted: must have shape \(1,\), an entry per example",
+        ),
+        (lambda: sigua.objective([1.0, 2.0], [1.0]), r"weights: .* shapes \(1,\) and \(2,\);"),
+        (lambda: sigua.objective(["a"], [1.0]), "losses: must be an array of numbers"),
+        (lambda: sigua.objective([1.0], [1.0], 0), "denominator: must be above 0, got 0; try n"),
+        (lambda: sigua.objective([1.0], [1.0], NAN), "denominator: must be a number"),
+        (lambda: sigua.signed_weights(SPLIT, NAN), "gamma: must be a number in"),
         (
             lambda: sigua.signed_weights(sigua.Split(SPLIT.good, SPLIT.bad[:1]), 0.1),
-            r"^split: must have an entry for each example, got shapes \(1,\) and \(2,\);",
+            r"split: must have an entry for each example, got shapes \(1,\) and \(2,\);",
         ),
         (
             lambda: sigua.signed_weights(sigua.Split([1, 0], [0, 1]), 0.1),
-            "^split: must be two boolean masks, got int64 and int64;",
-        ),
-        (lambda: reference.split(ALL, [[0.5]]), r"^losses: must have shape \(n,\)"),
-        (
-            lambda: reference.step(ALL, np.zeros((2, 2)), [0, 2]),
-            r"^labels: .* got labels\[1\] = 2;",
-        ),
-        (lambda: reference.step(ALL, np.zeros((2, 2)), [-1, 0]), r"^labels: .*labels\[0\] = -1;"),
-        (lambda: reference.step(ALL, np.zeros((2, 2)), [0.0, 1.0]), "^labels: must be integers"),
-        (lambda: reference.step(ALL, np.zeros((2, 2)), [[0], [1]]), "^labels: must be integers"),
-        (lambda: reference.step(KNOWN, np.zeros((2, 2)), [0, 1]), "^trusted: .*got None;"),
-        *(
-            (
-                lambda m=m: reference.step(m(PAIR), np.zeros((2, 2)), [0, 1]),
-                "^T: .*3 rows and log.*2",
-            )
-            for m in (sigua.backward_correction, sigua.forward_correction)
-        ),
-        (lambda: reference.step(ALL, np.zeros((3, 2)), [1]), r"^labels: .*\(3,\), .*\(1,\);"),
-        (
-            lambda: reference.split(ALL, [1.0, 2.0], groups=[0]),
-            r"^groups: .*\(2,\), .*got shape \(1,\);",
-        ),
-        (
-            lambda: reference.step(ALL, [[0, 1.0]], [0], groups=[0, 1]),
-            r"^groups: .*\(1,\), .*got shape \(2,\);",
-        ),
-        (
-            lambda: reference.split(KNOWN, [1.0], trusted=[True, False]),
-            r"^trusted: .*shape \(1,\), .*got shape \(2,\);",
-        ),
-        (lambda: reference.split(KNOWN, [1.0], trusted=[1]), r"^trusted: must be bool, .*int64"),
-        (
-            lambda: reference.split(KNOWN, [1.0], trusted=sigua.Split([True], [False, True])),
-            r"^trusted: must have shape \(1,\), an entry per example",
-        ),
-        (
-            lambda: reference.split(ALL, [1.0], class_sums=[1.0, 2.0]),
-            r"^class_sums: must have shape \(1,\), an entry",
+            "split: must be two boolean masks, got int64 and int64;",
         ),
     ],
 )
 def test_shapes_that_do_not_belong_together_get_one_sentence(call, message):
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match=f"^{message}") as error:
         call()
     assert "\n" not in str(error.value)
-
-
-def test_the_class_confidence_has_an_entry_per_class():
-    """The state, (2, k), would broadcast against two examples."""
-    logits, state = np.zeros((2, 10)), np.ones((2, 10))
-    with pytest.raises(ValueError, match=r"^confidence: .*\(10,\), got shape \(2, 10\); try"):
-        reference.step(sigua.sigua_ag(), logits, [0, 1], confidence=state)

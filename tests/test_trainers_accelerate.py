@@ -40,21 +40,6 @@ def test_a_resumed_run_is_the_run_that_was_never_interrupted(example, tmp_path):
     assert torch.equal(weights(second.net), weights(whole.net))
 
 
-def test_a_criterion_that_counts_resumes_where_it_was(tmp_path):
-    """Nobody sets its epoch: 7 calls of 5 an epoch are in the checkpoint alone."""
-    first, second = (SIGUALoss(METHOD, steps_per_epoch=5) for _ in range(2))
-    for criterion in first, second:
-        accelerator = Accelerator(cpu=True)
-        accelerator.register_for_checkpointing(criterion)
-        if criterion is first:
-            for _ in range(7):
-                criterion(torch.eye(40, requires_grad=True), torch.arange(40))
-            accelerator.save_state(tmp_path)
-        else:
-            accelerator.load_state(tmp_path)
-    assert (first.epoch, second.epoch) == (1.4, 1.4)
-
-
 def test_a_criterion_that_was_prepared_is_saved_and_loaded_too(tmp_path):
     """Then it is one of the models, whose files are safetensors."""
     accelerator = Accelerator(cpu=True)

@@ -8,7 +8,6 @@ import pytest
 import torch
 import trl
 from peft import LoraConfig, get_peft_model
-from torch import nn
 from torch.nn import functional as F
 from transformers import (
     DataCollatorWithFlattening,
@@ -127,13 +126,6 @@ def test_whole_sequences_are_selected_by_their_mean_loss():
         torch.testing.assert_close(loss(output, labels), net(**batch, labels=labels).loss)
 
 
-def test_whole_sequences_in_the_trainer_have_the_scale_of_one_big_batch(tmp_path):
-    """Plain training by sequences, accumulated over three, is the model's own."""
-    want = fit(None, tmp_path, network())
-    loss = by_sequence(sigua.standard())
-    assert_same_step(fit(loss, tmp_path, network(), 3), want, weights(network()))
-
-
 def adapted(model=None):
     torch.manual_seed(1)
     config = LoraConfig(target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", r=2)
@@ -150,14 +142,6 @@ def test_adapters_train_as_with_the_models_own_loss(tmp_path):
     assert_same_step(got, want, weights(adapted()))
     kept = model.get_base_model().lm_head.weight
     assert torch.equal(kept, network().lm_head.weight)
-
-
-def test_a_compiled_model_trains_as_an_eager_one(tmp_path):
-    """The Trainer compiles the model; its output is still a causal one's."""
-    want = fit(SIGUALoss(AG), tmp_path, network())
-    compiled = {"torch_compile": True, "torch_compile_backend": "eager"}
-    got = fit(SIGUALoss(AG), tmp_path, network(), **compiled)
-    assert_same_step(got, want, weights(network()))
 
 
 class SFTTrainer(trl.SFTTrainer):
@@ -196,27 +180,3 @@ def test_trl_trains_as_with_its_own_loss(packing, tmp_path):
     want = sft(trl.SFTTrainer, tmp_path, **options)
     got = sft(SFTTrainer, tmp_path, SIGUALoss(sigua.standard()), **options)
     assert_same_step(got, want, weights(network()))
-
-
-def test_a_criterion_inside_of_data_parallel_is_refused():
-    """Each replica's state would be lost. Evaluation has none; outside, it sees one mini-batch."""
-    criterion = SIGUALoss(sigua.sigua_ag())
-    model = nn.Sequential(nn.Linear(3, 3), criterion)
-    with pytest.raises(ValueError, match=r"^criterion: must be outside of nn.DataParallel, .*try"):
-        [module._replicate_for_data_parallel() for module in model.modules()]
-    criterion.eval()
-    assert isinstance(criterion._replicate_for_data_parallel(), SIGUALoss)
-
-
-def test_gathered_outputs_of_data_parallel_are_a_causal_models():
-    """`nn.DataParallel` puts the outputs of its replicas together in their own type."""
-    net, batch = network(), padded(texts())
-    labels = batch.pop("labels")
-    whole = net(**batch)
-    halves = [
-        net(**{name: x[rows] for name, x in batch.items()}) for rows in (slice(0, 6), slice(6, 12))
-    ]
-    # Its gather, in words: the type of the first, of the entries put together.
-    gathered = type(whole)(logits=torch.cat([half.logits for half in halves]))
-    criterion = SIGUALoss(AG)
-    torch.testing.assert_close(criterion(gathered, labels), SIGUALoss(AG)(whole, labels))

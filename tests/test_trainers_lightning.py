@@ -119,15 +119,6 @@ def test_a_resumed_run_is_the_run_that_was_never_interrupted(steps_per_epoch, tm
     assert torch.equal(second.layer.weight, whole.layer.weight)
 
 
-def test_validation_has_the_plain_loss():
-    net, batches = Validated(SIGUALoss(METHOD)), loader(size=64)
-    trainer = make_trainer(8)
-    trainer.fit(net, batches, batches)
-    (x, y), *_ = batches
-    want = nn.CrossEntropyLoss()(net.layer(x), y).item()
-    assert trainer.callback_metrics["val_loss"].item() == pytest.approx(want, rel=1e-6)
-
-
 def test_lightning_under_its_other_name_takes_the_callback():
     net = OtherNet(SIGUALoss(METHOD))
     make_trainer(2, pytorch_lightning.Trainer).fit(net, loader())
@@ -155,13 +146,6 @@ def test_a_stream_without_a_length_has_epochs_by_steps(options, steps_per_epoch,
     callbacks = [SetEpoch(steps_per_epoch)]
     make_trainer(None, callbacks=callbacks, **options).fit(net, DataLoader(Stream(), batch_size=16))
     assert net.epochs == expected
-
-
-def test_a_run_of_a_single_epoch_has_its_warm_up():
-    """At epoch 0.75, warm since 0.5: floor(16 * .5) + 1 of 16 are kept."""
-    net = Net(SIGUALoss(sigua.sigua_sl(0.5, delta=0.2, warmup=0.5)))
-    make_trainer(1).fit(net, loader())
-    assert net.criterion.split.good.sum() == 9
 
 
 @pytest.mark.parametrize("steps", [0, 2.5, True])

@@ -6,14 +6,11 @@ import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from torch.utils.tensorboard import SummaryWriter
 
 import sigua
 from sigua import plot
-from sigua.diagnostics import EpochReport
 from sigua_keras import SIGUA
 from sigua_torch import SelectionMeter, SIGUALoss
 from sigua_torch.lightning import SetEpoch
@@ -81,25 +78,6 @@ def test_lightning_logs_it_and_its_csv_is_drawn(data, tmp_path):
     np.testing.assert_allclose(dropped, 1 - GOOD, atol=1e-6)
 
 
-def test_tensorboard_reads_what_was_written(tmp_path):
-    """Under three tags that it shows as one group."""
-    reports = [EpochReport(1.0, 0.0, 0.0), EpochReport(0.5, 0.25, 0.25)]
-    with SummaryWriter(tmp_path) as writer:
-        for epoch, report in enumerate(reports):
-            for name, value in report.logs().items():
-                writer.add_scalar(name, value, epoch)
-    events = EventAccumulator(str(tmp_path)).Reload()
-    found = {
-        tag: [(event.step, event.value) for event in events.Scalars(tag)]
-        for tag in events.Tags()["scalars"]
-    }
-    assert found == {
-        "sigua/good": [(0, 1), (1, 0.5)],
-        "sigua/bad": [(0, 0), (1, 0.25)],
-        "sigua/noise_rate": [(0, 0), (1, 0.5)],
-    }
-
-
 def test_the_history_of_keras_is_drawn(data):
     x, y = (part.numpy() for part in data)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")])
@@ -109,9 +87,3 @@ def test_the_history_of_keras_is_drawn(data):
         good, bad, _ = drawn(plot.selection(recorded))
         np.testing.assert_allclose(good, GOOD, rtol=1e-6)
         np.testing.assert_allclose(bad, history.history["sigua_bad"], rtol=1e-6)
-
-
-def test_keras_refuses_the_names_of_the_other_loggers():
-    """Which is why its own are spelt otherwise."""
-    with pytest.raises(ValueError, match="/"):
-        keras.Variable(0.0, name="sigua/good")

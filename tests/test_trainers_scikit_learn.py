@@ -63,10 +63,6 @@ def test_the_share_dropped_and_the_diagnosis_come_near_the_noise_rate(page):
     )
 
 
-def test_words_are_in_the_order_of_the_classifier(page):
-    assert page["clf"].fit(page["x"], page["words"]).classes_.tolist() == page["classes"].tolist()
-
-
 def test_labels_numbered_in_another_order_look_wrong(page):
     """The trap: numbers as in `names`, columns as in `classes_`."""
     assert sigua.estimate_noise_rate(page["p"], page["y"], method="confident") > 0.8
@@ -122,16 +118,6 @@ def test_scikeras_is_searched_over_whole_callbacks(page, classifier):
         clone(classifier).set_params(callbacks__method=methods[0])
 
 
-def test_scikeras_copies_a_callback_without_the_model_it_has_trained(page):
-    """Else a copy would hold two models, and go on where it stood with another one."""
-    used = KerasClassifier(page["model"], callbacks=[SIGUA(page["method"])], epochs=7, verbose=0)
-    first = used.fit(page["x"], page["y"]).history_["sigua_bad"]
-    again = clone(used).fit(page["x"], page["y"]).history_["sigua_bad"]
-    assert first[0] == again[0] == 0
-    assert first[-1] == pytest.approx(again[-1], abs=0.05)
-    cross_val_predict(used, page["x"], page["y"], cv=2, method="predict_proba")
-
-
 def test_scikeras_pickles_a_fitted_classifier(page, classifier):
     want = classifier.fit(page["x"], page["y"]).predict_proba(page["x"])
     loaded = pickle.loads(pickle.dumps(classifier))
@@ -139,13 +125,6 @@ def test_scikeras_pickles_a_fitted_classifier(page, classifier):
     loaded.partial_fit(page["x"], page["y"])
     assert len(loaded.history_["sigua_bad"]) == 8
     assert loaded.history_["sigua_bad"][-1] > 0.2
-
-
-def test_a_model_of_scikeras_is_saved_by_itself(page, tmp_path):
-    page["clf"].model_.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    want = page["clf"].model_.predict(page["x"], verbose=0)
-    np.testing.assert_allclose(loaded.predict(page["x"], verbose=0), want, rtol=1e-5, atol=1e-7)
 
 
 def test_keras_wrapper_loses_fit_kwargs_in_a_clone(page):

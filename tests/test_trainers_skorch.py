@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cleanlab.classification import CleanLearning
 from sklearn.base import clone
 
 import sigua
@@ -56,12 +55,6 @@ def test_the_criterion_has_the_epoch_and_goes_on_in_partial_fit(net, digits):
     assert net.criterion_.epoch == 11
 
 
-def test_steps_per_epoch_needs_no_callback(net, digits):
-    """Of 1,347 digits 10 mini-batches of 128 are an epoch, the last part dropped."""
-    net.set_params(callbacks=[], criterion__steps_per_epoch=10).fit(*digits)
-    assert net.criterion_.epoch == 6
-
-
 def test_validation_has_the_plain_loss(net, example, digits):
     """What skorch's history says of held-out data is nn.CrossEntropyLoss's."""
     from skorch.dataset import ValidSplit
@@ -82,15 +75,6 @@ def test_the_method_is_a_parameter_like_any_other(net):
     assert other.get_params()["criterion__method"] == sigua.standard()
 
 
-def test_the_loss_that_is_wrapped_is_a_parameter_too(net, digits):
-    """Smoothed cross-entropy on held-out data, as by itself."""
-    smoothed = torch.nn.CrossEntropyLoss(label_smoothing=0.2)
-    net.set_params(criterion__loss=smoothed).fit(*digits)
-    logits, labels = net.forward(digits[0]), torch.from_numpy(digits[1])
-    with torch.no_grad():
-        assert net.criterion_(logits, labels) == smoothed(logits, labels)
-
-
 def test_a_pickle_and_a_checkpoint_hold_the_epoch(net, digits, tmp_path):
     net.fit(*digits).save_params(f_criterion=tmp_path / "criterion.pt")
     other = pickle.loads(pickle.dumps(net))
@@ -99,15 +83,3 @@ def test_a_pickle_and_a_checkpoint_hold_the_epoch(net, digits, tmp_path):
     other = clone(net).initialize()
     other.load_params(f_criterion=tmp_path / "criterion.pt")
     assert other.criterion_.epoch == 5
-
-
-def test_cleanlab_cleans_a_data_set_with_it(example, digits):
-    """It flags about the half that is wrong, and its own probabilities sum to one."""
-    x, y = digits
-    one_job = {"n_jobs": 1}  # forking is warned of where JAX is loaded
-    net = example.classifier(METHOD, max_epochs=25)
-    cleaner = CleanLearning(net, cv_n_folds=2, seed=0, find_label_issues_kwargs=one_job)
-    cleaner.fit(x, y)
-    flagged = cleaner.get_label_issues()["is_label_issue"].mean()
-    assert 0.3 < flagged < 0.7
-    np.testing.assert_allclose(cleaner.predict_proba(x).sum(axis=1), 1, rtol=0, atol=1e-5)

@@ -3,8 +3,6 @@
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch.nn import functional as F
-from torch.utils.data import IterableDataset
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -111,21 +109,6 @@ def test_selection_in_the_trainer_is_that_of_a_loop(tmp_path):
     torch.testing.assert_close(weights(trainer.model), weights(net), rtol=1e-4, atol=1e-6)
 
 
-def test_evaluation_has_the_plain_loss(tmp_path):
-    """Nobody calls `.eval()` on the criterion; gradients are off."""
-    criterion = SIGUALoss(METHOD)
-    options = {"num_train_epochs": 5, "per_device_eval_batch_size": 64}
-    trainer = make_trainer(criterion, tmp_path, callbacks=[SetEpoch(criterion)], **options)
-    trainer.train()
-    assert criterion.training
-    got = trainer.evaluate()["eval_loss"]
-    words = torch.stack([row["input_ids"] for row in sentences()])
-    labels = torch.tensor([row["labels"] for row in sentences()])
-    with torch.no_grad():
-        want = F.cross_entropy(trainer.model(input_ids=words).logits, labels).item()
-    assert got == pytest.approx(want, rel=1e-5)
-
-
 @pytest.mark.parametrize("steps", [4, 5])
 def test_a_resumed_run_continues_its_ramp(steps, tmp_path):
     """After two epochs, and in the middle of one, of two steps each; a new criterion is told."""
@@ -172,22 +155,6 @@ def test_a_model_that_holds_its_criterion_can_be_saved(tmp_path):
     model.criterion.set_epoch(0)
     model.load_state_dict(load_file(tmp_path / "model.safetensors"))
     assert model.criterion.epoch == 3
-
-
-def test_a_run_of_a_single_epoch_has_its_warm_up(tmp_path):
-    """Of a whole data set, and of a stream, whose epoch is all its steps."""
-
-    class Stream(IterableDataset):
-        def __iter__(self):
-            return iter(sentences() * 4)
-
-    for train, options in ((sentences(), {"num_train_epochs": 1}), (Stream(), {"max_steps": 4})):
-        criterion = SIGUALoss(sigua.sigua_sl(0.5, delta=0.2, warmup=0.5))
-        told = SetEpoch(criterion)
-        size = {"per_device_train_batch_size": 16}
-        make_trainer(criterion, tmp_path, train=train, callbacks=[told], **size, **options).train()
-        assert told.epochs == [0, 0.25, 0.5, 0.75]
-        assert criterion.split.good.sum() == 9  # floor(16 * .5) + 1
 
 
 SMALL = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -278,20 +245,3 @@ def test_a_language_model_trains_as_with_its_own_loss(name, tmp_path):
     assert (own - before).abs().max() > 1e-3
     torch.testing.assert_close(got, own, rtol=0, atol=1e-5 * (own - before).abs().max())
     assert got_loss == pytest.approx(own_loss, rel=1e-5)
-
-
-def test_a_causal_model_learns_the_next_word(tmp_path):
-    """Each word is followed by the next number; a fifth of the labels are wrong. A copy has 0."""
-    start = torch.arange(64)[:, None]
-    words = (start + torch.arange(8)) % 16
-    wrong = torch.rand(64, 8, generator=torch.Generator().manual_seed(0)) < 0.2
-    noisy = torch.where(wrong, (words + 5) % 16, words)
-    train = [{"input_ids": x, "labels": y} for x, y in zip(words, noisy, strict=True)]
-    criterion = SIGUALoss(sigua.sigua_sl(0.2, delta=0.05, gamma=0.001, warmup=5))
-    options = {"num_train_epochs": 30, "callbacks": [SetEpoch(criterion)]}
-    model = language_model("gpt2")
-    make_trainer(criterion, tmp_path, model, train, **options).train()
-    assert criterion.split.good.shape == (32, 7)  # a word less: nothing comes before the first
-    with torch.no_grad():
-        guess = model(input_ids=words).logits[:, :-1].argmax(2)
-    assert (guess == words[:, 1:]).float().mean() > 0.9

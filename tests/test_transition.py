@@ -55,21 +55,9 @@ def test_the_inverse_is_the_inverse(T):
     identity = np.eye(T.num_classes)
     np.testing.assert_allclose(T.rows @ T.inverse, identity, rtol=0, atol=tolerance)
     np.testing.assert_allclose(T.inverse @ T.rows, identity, rtol=0, atol=tolerance)
+    sums = T.inverse.sum(axis=0)  # which symmetric noise has in closed form
+    np.testing.assert_allclose(T.inverse_column_sums, sums, rtol=0, atol=tolerance * T.num_classes)
     assert T.inverse is T.inverse
-
-
-@pytest.mark.parametrize(("eps", "k"), SYMMETRIC)
-def test_closed_forms_of_symmetric_noise_equal_the_dense_ones(eps, k):
-    """(T^-1 = a I + b 11', 1'T^-1 = 1'), from the same matrix given as rows."""
-    closed = TransitionMatrix.symmetric(eps, k)
-    dense = TransitionMatrix(closed.rows)
-    assert dense.flip_rate is None
-    a, b = closed.inverse_pair
-    tolerance = 8 * EPS * np.linalg.cond(dense.rows) * k
-    np.testing.assert_allclose(a * np.eye(k) + b, dense.inverse, rtol=0, atol=tolerance)
-    sums = closed.inverse_column_sums
-    np.testing.assert_allclose(sums, dense.inverse_column_sums, rtol=0, atol=tolerance * k)
-    np.testing.assert_allclose(sums, dense.inverse.sum(axis=0), rtol=0, atol=tolerance * k)
 
 
 @pytest.mark.parametrize(("eps", "k"), [("1/2", 10), ("1/5", 10), ("9/10", 100), ("1/4", 2)])
@@ -122,18 +110,13 @@ REFUSED_ROWS = {
     "singular": ([[0.5, 0.5], [0.5, 0.5]], "invertible, .* at most 10000, got .* number of .*; "),
     "nearly": ([[0.5, 0.5], [0.49995, 0.50005]], r"condition number of 2e\+04; try less noise"),
 }
+TransitionMatrix([[0.5, 0.5], [0.4998, 0.5002]])  # has one of 5,000, which is taken
 
 
 @pytest.mark.parametrize(("rows", "message"), REFUSED_ROWS.values(), ids=REFUSED_ROWS)
 def test_rows_that_are_no_transition_matrix_are_refused(rows, message):
     with pytest.raises(ValueError, match=f"^rows: .*{message}"):
         TransitionMatrix(rows)
-
-
-def test_a_condition_number_just_below_the_bound_is_taken():
-    """[.5 .5; .5-d .5+d] has a condition number of 1/d: 5,000 passes where 20,000 did not."""
-    T = TransitionMatrix([[0.5, 0.5], [0.4998, 0.5002]])
-    assert np.linalg.cond(T.rows) == pytest.approx(5000, rel=1e-3)
 
 
 def test_what_is_not_cleanlab_s_is_told_where_to_go():
@@ -146,29 +129,14 @@ def test_what_is_not_cleanlab_s_is_told_where_to_go():
         TransitionMatrix.from_cleanlab([[0.900005, 0.2], [0.1, 0.8]])
 
 
-BAD_ARGUMENTS = {
-    "rate 1": ((1, 10), r"^noise_rate: must be a number in \[0, 1\), got 1;"),
-    "rate above": ((1.5, 10), r"^noise_rate: .*\[0, 1\), got 1\.5;"),
-    "rate below": ((-0.1, 10), r"^noise_rate: .*\[0, 1\), got -0\.1;"),
-    "rate nan": ((float("nan"), 10), "^noise_rate: .*got nan;"),
-    "rate text": (("0.5", 10), "^noise_rate: .*got '0.5';"),
-    "rate bool": ((True, 10), "^noise_rate: .*got True;"),
-    "rate None": ((None, 10), "^noise_rate: .*got None;"),
-    "one class": ((0.2, 1), "^num_classes: .*got 1;"),
-    "no class": ((0.2, -3), "^num_classes: .*got -3;"),
-    "fraction of a class": ((0.2, 3.5), "^num_classes: .*got 3.5;"),
-    "inf classes": ((0.2, float("inf")), "^num_classes: .*got inf;"),
-    "nan classes": ((0.2, float("nan")), "^num_classes: .*got nan;"),
-    "text classes": ((0.2, "10"), "^num_classes: .*got '10';"),
-    "bool classes": ((0.2, True), "^num_classes: .*got True;"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD_ARGUMENTS.values(), ids=BAD_ARGUMENTS)
 @pytest.mark.parametrize("make", [TransitionMatrix.symmetric, TransitionMatrix.pair])
-def test_a_rate_or_a_number_of_classes_that_is_none_is_refused(make, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make(*arguments)
+def test_a_rate_or_a_number_of_classes_that_is_none_is_refused(make):
+    for rate in (1, 1.5, -0.1, float("nan"), "0.5", True, None):
+        with pytest.raises(ValueError, match=rf"^noise_rate: .*\[0, 1\), got {rate!r};"):
+            make(rate, 10)
+    for k in (1, -3, 3.5, float("inf"), float("nan"), "10", True):
+        with pytest.raises(ValueError, match=f"^num_classes: .*got {k!r};"):
+            make(0.2, k)
 
 
 @pytest.mark.parametrize(
@@ -188,33 +156,15 @@ def test_noise_that_leaves_nothing_to_learn_is_refused(make, eps, k):
         make(eps, k)
 
 
-def test_numbers_from_numpy_are_taken():
-    T = TransitionMatrix.symmetric(np.float32(0.5), np.int64(10))
-    assert TransitionMatrix.symmetric(0.5, 10) == T
-    assert repr(T) == "TransitionMatrix.symmetric(0.5, 10)"
-
-
 def test_tiny_negatives_are_clipped_and_their_rows_renormalised():
-    T = TransitionMatrix([[0.9, 0.1, -1e-9], [0.25, 0.5, 0.25], [0.0, 0.25, 0.75]])
-    assert T.rows[0, 2] == 0
-    assert abs(T.rows[0].sum() - 1) <= EPS
-    assert T.rows[1:].tolist() == [[0.25, 0.5, 0.25], [0.0, 0.25, 0.75]]
-
-
-def test_float32_rows_are_renormalised_in_float64():
-    rows = np.array([[0.1, 0.2, 0.7], [0.3, 0.6, 0.1], [0.05, 0.15, 0.8]], dtype=np.float32)
-    T = TransitionMatrix(rows)
-    assert T.rows.dtype == np.float64
-    np.testing.assert_allclose(T.rows.sum(axis=1), 1, rtol=0, atol=2 * EPS)
-    np.testing.assert_allclose(T.rows, rows, rtol=1e-6)
-
-
-def test_the_callers_array_is_left_alone():
-    rows = np.array([[0.9, 0.1 + 1e-9, -1e-9], [0.2, 0.8, 0], [0, 0.3, 0.7]])
+    """In float64, whatever they came in; and the caller's array is left alone."""
+    rows = np.array([[0.9, 0.1, -1e-9], [0.25, 0.5, 0.25], [0.1, 0.2, 0.7]], dtype=np.float32)
     before = rows.copy()
     T = TransitionMatrix(rows)
+    assert T.rows[0, 2] == 0
+    np.testing.assert_allclose(T.rows.sum(axis=1), 1, rtol=0, atol=2 * EPS)
+    assert T.rows[1].tolist() == [0.25, 0.5, 0.25]
     assert np.array_equal(rows, before)
-    assert rows.flags.writeable
     rows[0] = 0
     assert T.rows[0, 0] > 0.8
 
@@ -226,6 +176,8 @@ def test_its_arrays_are_read_only_and_stay_so_in_a_copy(T, copied):
     for array in (copied(T).rows, copied(T).inverse):
         with pytest.raises(ValueError, match="read-only"):
             array[0, 0] = 0.5
+    with pytest.raises(AttributeError, match="immutable"):
+        T.num_classes = 4
 
 
 @every_matrix
@@ -262,13 +214,6 @@ def test_a_matrix_says_in_which_form_it_is_kept(T, form):
     assert T.form == form
 
 
-def test_nothing_can_be_set():
-    T = TransitionMatrix.pair(0.3, 3)
-    with pytest.raises(AttributeError, match="immutable"):
-        T.num_classes = 4
-    assert T.num_classes == 3
-
-
 class Table:
     """What the core knows of a data frame, such as a cross table of true and observed labels."""
 
@@ -279,38 +224,24 @@ class Table:
         return np.array([[0.9, 0.1], [0.2, 0.8]])
 
 
-def test_a_table_of_the_same_classes_in_one_order_is_its_numbers():
-    expected = TransitionMatrix([[0.9, 0.1], [0.2, 0.8]])
-    assert TransitionMatrix(Table(["a", "b"], ["a", "b"])) == expected
-    assert TransitionMatrix(Table(range(2), ["a", "b"])) == expected
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: TransitionMatrix.pair(0.5, 4), ["noise_rate", "condition number"]),
         (lambda: TransitionMatrix.pair(0.2, 4).inverse_pair, ["T: must be symmetric noise"]),
-        (
-            lambda: TransitionMatrix([[1, 0], [1]]),
-            ["rows: must be an array", "lists of different lengths"],
-        ),
+        (lambda: TransitionMatrix([[1, 0], [1]]), ["rows: must be an array", "different lengths"]),
         (lambda: TransitionMatrix([["a", 0], [1, 0]]), ["rows: must be a square matrix"]),
         (lambda: TransitionMatrix(np.eye(2) * (1 + 0j)), ["rows: must be real", "complex128"]),
         (lambda: TransitionMatrix(np.ma.masked_less(np.eye(2), 0.5)), ["rows", "2 of them"]),
-        (
-            lambda: TransitionMatrix(Table(["a", "b"], ["b", "a"])),
-            ["rows", "['b', 'a']", "reindex"],
-        ),
-        (
-            lambda: TransitionMatrix(Table(["a", "b"], ["b", "c"])),
-            ["rows: must be the same classes"],
-        ),
+        (lambda: TransitionMatrix(Table("ab", "ba")), ["rows", "['b', 'a']", "reindex"]),
+        (lambda: TransitionMatrix(Table("ab", "bc")), ["rows: must be the same classes"]),
     ],
 )
 def test_refusals_name_what_was_given(make, words):
     with pytest.raises(ValueError) as error:  # noqa: PT011
         make()
     assert all(word in str(error.value) for word in words), error.value
+    assert TransitionMatrix(Table(range(2), "ab")).rows.tolist() == [[0.9, 0.1], [0.2, 0.8]]
 
 
 def test_pair_noise_of_many_classes_never_becomes_an_array_of_k_by_k():
