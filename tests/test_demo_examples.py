@@ -35,12 +35,6 @@ def test_ddp_starts_under_torchrun_and_beats_what_memorising_gives():
     assert all(float(accuracy) > 75 for accuracy in found.values())
 
 
-def test_ddp_without_torchrun_says_how_to_start_it(example, monkeypatch):
-    monkeypatch.delenv("RANK", raising=False)
-    with pytest.raises(SystemExit, match=r"^start it with: torchrun --nproc-per-node 2 examples/d"):
-        example(EXAMPLES / "ddp.py")
-
-
 def test_tour_goes_from_a_noisy_data_set_to_pictures_of_suspects(example, tmp_path):
     """It forgets what plain training memorises, and the worst twenty are wrong."""
     (tmp_path / "pictures").mkdir()

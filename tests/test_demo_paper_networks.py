@@ -56,21 +56,6 @@ def test_nets_have_the_thousands_and_the_convolutions_that_the_paper_prints():
         assert sum(isinstance(layer, torch.nn.Conv2d) for layer in net.modules()) == layers
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "layers"),
-    [
-        ("cnn1d", 3 * 300 * 100 + 100 + 100 * 7 + 7, 2),
-        ("mlp-words", 2 * (300 * 300 + 300) + 300 * 7 + 7, 3),
-    ],
-)
-def test_text_network_trains_what_the_paper_lists_and_not_the_word_vectors(
-    name, parameters, layers
-):
-    net = networks.make(name, (400,), 7, torch.zeros(50, 300))
-    assert networks.parameters(net) == parameters
-    assert networks.trainable_layers(net) == layers
-
-
 def test_words_are_averaged_without_the_padding_or_are_channels_of_a_sequence():
     """By hand: words (1, 2) and (3, 4), whose mean is (2, 3); a text without words is zero."""
     vectors = torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])

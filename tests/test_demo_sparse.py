@@ -11,8 +11,6 @@ import scipy.sparse as sp
 import sigua
 from sigua import TransitionMatrix
 
-FORMATS = ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"]
-
 
 def confusions(k, noise=0.4, seed=0):
     """In groups of 5 each class is confused with two others, or with one twice."""
@@ -25,12 +23,13 @@ def confusions(k, noise=0.4, seed=0):
 
 
 @pytest.mark.parametrize("make", [sp.coo_array, sp.coo_matrix])
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"])
 def test_every_format_is_the_same_matrix(form, make):
     rows = confusions(10).toarray()
     T = TransitionMatrix(make(rows).asformat(form))
     assert TransitionMatrix(sp.csr_array(rows)) == T
     assert np.array_equal(T.rows, TransitionMatrix(rows).rows)
+    assert TransitionMatrix.from_cleanlab(make(rows.T).asformat(form)) == T
     assert np.array_equal(sp.csr_array(T.csr, shape=(10, 10)).toarray(), T.rows)
     assert (T.num_classes, T.flip_rate, T.form) == (10, None, "sparse")
 
@@ -76,11 +75,6 @@ def test_matrices_that_are_kept_in_different_ways_are_different():
     assert TransitionMatrix(sp.csr_array(pair.rows)) == pair
 
 
-def test_cleanlab_gives_the_transpose():
-    rows = confusions(10)
-    assert TransitionMatrix.from_cleanlab(rows.T) == TransitionMatrix(rows)
-
-
 REFUSED = [
     [[1.1, -0.1], [0.2, 0.8]],
     [[1.0, 0.0], [-1e-7, 1 + 1e-7]],
@@ -107,12 +101,6 @@ def test_what_is_refused_dense_is_refused_sparse_in_the_same_words(rows):
         str(error.value).partition("got a condition number of") for error in (as_sparse, as_dense)
     )
     assert (ours[0], ours[1]) == (theirs[0], theirs[1])
-
-
-def test_other_shapes_are_refused():
-    for rows, shape in ((sp.coo_array([0.5, 0.5]), r"\(2,\)"), (sp.csr_array((3, 2)), r"\(3, 2\)")):
-        with pytest.raises(ValueError, match=f"^rows: must be a square matrix, got shape {shape}"):
-            TransitionMatrix(rows)
 
 
 def test_corrupting_labels_draws_from_the_rows():

@@ -28,40 +28,29 @@ def counted(**known):
     return {name: int(mask.sum()) for name, mask in masks.items()}
 
 
-def same(got, expected):
-    """Compare two reports, where NaN equals NaN."""
-    for name, value in vars(expected).items():
-        assert getattr(got, name) == pytest.approx(value, abs=1e-15, nan_ok=True), name
+SHARES = {"good": 3 / 7, "bad": 2 / 7, "neither": 2 / 7}
+OF_INTACT = {"good_precision": 2 / 3, "good_recall": 2 / 4, "bad_precision": 1, "bad_recall": 2 / 3}
+OF_RIGHT = {"accuracy": 4 / 7}
+OF_BOTH = {"accuracy_intact": 3 / 4, "accuracy_flipped": 1 / 3}
 
 
-def test_report_of_a_hand_worked_epoch():
-    expected = EpochReport(
-        good=3 / 7,
-        bad=2 / 7,
-        neither=2 / 7,
-        good_precision=2 / 3,
-        good_recall=2 / 4,
-        bad_precision=2 / 2,
-        bad_recall=2 / 3,
-        accuracy=4 / 7,
-        accuracy_intact=3 / 4,
-        accuracy_flipped=1 / 3,
-    )
-    same(report(counted(intact=INTACT, right=RIGHT)), expected)
-
-
-def test_logs_are_the_shares_under_names_that_loggers_group():
-    """Three of seven are good: 3/7, and 4/7 dropped; two are bad."""
-    expected = {"sigua/good": 3 / 7, "sigua/bad": 2 / 7, "sigua/noise_rate": 4 / 7}
-    assert report(counted(intact=INTACT, right=RIGHT)).logs() == pytest.approx(expected, abs=1e-15)
-
-
-def test_what_is_not_known_is_nan():
-    same(report(counted()), EpochReport(3 / 7, 2 / 7, 2 / 7))
-    same(report(counted(right=RIGHT)), EpochReport(3 / 7, 2 / 7, 2 / 7, accuracy=4 / 7))
-    without_right = report(counted(intact=INTACT))
-    assert without_right.bad_recall == 2 / 3
-    assert math.isnan(without_right.accuracy_intact)
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ({"intact": INTACT, "right": RIGHT}, SHARES | OF_INTACT | OF_RIGHT | OF_BOTH),
+        ({"intact": INTACT}, SHARES | OF_INTACT),
+        ({"right": RIGHT}, SHARES | OF_RIGHT),
+        ({}, SHARES),
+    ],
+    ids=["all", "intact", "right", "nothing"],
+)
+def test_report_of_a_hand_worked_epoch(known, expected):
+    """What is not known is NaN. The logs have names that loggers group."""
+    found = report(counted(**known))
+    want = vars(EpochReport(**expected))
+    assert vars(found) == pytest.approx(want, abs=1e-15, nan_ok=True)
+    logs = {"sigua/good": 3 / 7, "sigua/bad": 2 / 7, "sigua/noise_rate": 4 / 7}
+    assert found.logs() == pytest.approx(logs, abs=1e-15)
 
 
 def test_a_fraction_of_nobody_is_nan():
@@ -75,23 +64,6 @@ def test_a_fraction_of_nobody_is_nan():
 
 
 # The ranking.
-
-
-def test_score_is_the_mean_over_the_epochs_of_the_probability_of_the_other_classes():
-    """With p(label) of (.5, .25), (.9, .1) and (.2, .2): scores .625, .5 and .8."""
-    issues = rank_label_issues(-np.log([[0.5, 0.9, 0.2], [0.25, 0.1, 0.2]]), noise_rate=1 / 3)
-    np.testing.assert_allclose(issues.scores, [0.625, 0.5, 0.8], rtol=1e-14)
-    assert issues.order.tolist() == [2, 0, 1]
-    assert issues.count == 1
-    assert issues.suspects.tolist() == [F, F, T]
-
-
-def test_score_from_margins_is_the_mean_of_half_their_distance_from_one():
-    """Margins (.5, 1), (-1, -1) and (0, .5) are on average .75, -1 and .25."""
-    issues = rank_label_issues(margins=[[0.5, -1, 0], [1, -1, 0.5]], noise_rate=0.34)
-    np.testing.assert_allclose(issues.scores, [0.125, 1.0, 0.375], rtol=1e-14)
-    assert issues.order.tolist() == [1, 2, 0]
-    assert issues.suspects.tolist() == [F, T, F]
 
 
 def test_losses_whose_scores_round_to_one_are_still_ranked_and_infinity_is_first():
@@ -233,14 +205,26 @@ def test_wrong_labels_in_every_class_are_suspects_and_stay_so_beside_a_rare_clas
     assert even.suspects.tolist() == expected[:1000].tolist()
 
 
-def test_an_epoch_that_left_an_example_out_is_skipped_for_it():
-    """With p of (.5, -, .2) and (.25, .1, -): scores .625, .9 and .8; margins likewise."""
-    gap = np.nan
-    issues = rank_label_issues(-np.log([[0.5, gap, 0.2], [0.25, 0.1, gap]]), noise_rate=1 / 3)
-    np.testing.assert_allclose(issues.scores, [0.625, 0.9, 0.8], rtol=1e-14)
-    assert issues.order.tolist() == [1, 2, 0]
-    issues = rank_label_issues(margins=[[0.5, gap, 0.0], [1.0, -1.0, gap]], noise_rate=1 / 3)
-    np.testing.assert_allclose(issues.scores, [0.125, 1.0, 0.5], rtol=1e-14)
+P_LABEL = np.array([[0.5, 0.9, 0.2], [0.25, 0.1, 0.2]])
+MARGINS = [[0.5, -1, 0], [1, -1, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("given_with", "scores", "order"),
+    [
+        ({"losses": -np.log(P_LABEL)}, [0.625, 0.5, 0.8], [2, 0, 1]),
+        ({"margins": MARGINS}, [0.125, 1.0, 0.375], [1, 2, 0]),
+        ({"losses": -np.log([[0.5, NAN, 0.2], [0.25, 0.1, NAN]])}, [0.625, 0.9, 0.8], [1, 2, 0]),
+        ({"margins": [[0.5, NAN, 0.0], [1.0, -1.0, NAN]]}, [0.125, 1.0, 0.5], [1, 2, 0]),
+    ],
+    ids=["losses", "margins", "losses left out", "margins left out"],
+)
+def test_scores_are_means_over_the_epochs_that_include_an_example(given_with, scores, order):
+    """Of 1 - p(label), or of (1 - margin) / 2, by hand."""
+    issues = rank_label_issues(**given_with, noise_rate=1 / 3)
+    np.testing.assert_allclose(issues.scores, scores, rtol=1e-14)
+    assert issues.order.tolist() == order
+    assert issues.suspects.tolist() == [i == order[0] for i in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -165,24 +165,14 @@ def test_labels_by_the_names_of_the_columns_are_those_columns(method):
         assert estimate_noise_rate(Frame(p, NAMES), kind, method=method, classes=NAMES) == rate
 
 
-def test_clean_labels_by_name_have_no_noise_though_sorting_would_number_them_otherwise():
-    """'10' sorts before '2' and '9': numbered so, 2/3 of these would be wrong."""
-    p, words = np.eye(3).repeat(5, axis=0), np.array(NAMES).repeat(5)
-    assert estimate_noise_rate(p, words, classes=NAMES) == 0
-    assert estimate_noise_rate(p, np.unique(words, return_inverse=True)[1]) > 0.5
-    assert (label_losses(p, words, classes=NAMES) == 0).all()
-    assert (label_margins(p, words, classes=NAMES) == 1).all()
-
-
 def test_classes_may_be_any_numbers_and_a_frame_s_counted_columns_are_no_names():
     p, labels = sampled(0)
     p, labels = p[labels > 0], labels[labels > 0]  # numbering them afresh would shift all
     expected = label_losses(p, labels).tolist()
     assert label_losses(p, labels.astype(object)).tolist() == expected
-    assert label_losses(p, labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
     assert label_losses(Frame(p, range(4)), labels).tolist() == expected
-    assert label_losses(Frame(p, range(4)), labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
-    assert label_losses(np.ma.masked_array(p), np.ma.masked_array(labels)).tolist() == expected
+    for given_p in (p, Frame(p, range(4))):
+        assert label_losses(given_p, labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -191,9 +181,7 @@ def test_classes_may_be_any_numbers_and_a_frame_s_counted_columns_are_no_names()
         (P, list("aabbb"), None, r"^labels: must be integers .*classes=clf\.classes_"),
         (P, list("aabbc"), ["a", "b"], r"^labels: must be among the classes .* labels\[4\] = 'c'"),
         (P, Y, ["a", "b"], r"^labels: must be among the classes \['a', 'b'\], got labels\[0\] = 0"),
-        (P, [0, None, 0, 1, 1], [0, 1], r"^labels: must be among .* labels\[1\] = None"),
         (P, [[0, 1], [0]], None, r"^labels: must be an array, got lists of different lengths"),
-        (P, [True, 0, 0, 1, object()], None, r"^labels: must be integers"),
         (P, Y, [0, 1, 2], r"^classes: must be 2 different names"),
         (P, Y, ["a", "a"], r"^classes: must be 2 different names"),
         (Frame(P, ["a", "b"]), Y, None, r"^labels: must be among .*probabilities\.to_numpy\(\)"),
@@ -205,7 +193,6 @@ def test_classes_may_be_any_numbers_and_a_frame_s_counted_columns_are_no_names()
         ),
         (np.ma.masked_array(P, np.eye(5, 2)), Y, None, r"^probabilities: .*no masked .*2 of them"),
         (P, np.ma.masked_array(Y, [0, 0, 1, 0, 0]), None, r"^labels: .*no masked entries, got 1"),
-        ([[0.5, 0.5], [1.0]], [0, 1], None, r"^probabilities: must be an array, got lists of diff"),
         ([0.5, 0.5], [0], None, r"^probabilities: must have shape \(n, k\).*got shape \(2,\);"),
         (np.zeros((0, 3)), [], None, r"^probabilities: .*got shape \(0, 3\);"),
         (np.array([[0.5, 0.5j]]), [0], None, "^probabilities: must be an array of numbers, got co"),
@@ -273,35 +260,21 @@ def test_from_exact_probabilities_with_anchors_t_comes_back_exactly(seed):
     close(estimate_transition(clean @ T.rows, method="anchor"), T.rows)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64])
 def test_arrays_are_left_as_they_are_and_every_integer_dtype_gives_the_same(dtype):
     p, labels = sampled(0)
-    before, small = p.copy(), labels.astype(dtype)
-    for array in (p, small):
-        array.setflags(write=False)
+    p.setflags(write=False)  # so that a change would raise
     for method in METHODS:
         expected = estimate_transition(p, labels, method=method)
-        assert estimate_transition(p, small, method=method) == expected
-    assert np.array_equal(p, before)
-    assert np.array_equal(small, labels)
+        assert estimate_transition(p, labels.astype(dtype), method=method) == expected
 
 
-def rounded_to_bfloat16(p):
-    """Return float32 with the 16 bits kept that bfloat16 has, rounded down."""
-    return (p.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
-
-
-@pytest.mark.parametrize(
-    "rounded",
-    [rounded_to_bfloat16, lambda p: p.round(3), lambda p: p.astype(np.float16)],
-    ids=["bfloat16", "three decimals", "float16"],
-)
-def test_probabilities_whose_rounded_sums_are_off_by_less_than_two_percent_are_divided_out(rounded):
-    """As PyTorch's criterion takes them: of 100 classes, three decimals may be off by 1 %."""
+def test_sums_of_probabilities_that_are_off_by_less_than_two_percent_are_divided_out():
+    """Of 100 classes, three decimals may be off by 1 %."""
     p, labels = sampled(1, num_classes=100, size=2000)
-    coarse = rounded(p)
-    sums = coarse.astype(float).sum(axis=1)
-    assert 1e-4 < np.abs(sums - 1).max() < 0.02
+    coarse = p.round(3)
+    sums = coarse.sum(axis=1)
+    assert 1e-3 < np.abs(sums - 1).max() < 0.02
     own = coarse[np.arange(2000), labels] / sums
     np.testing.assert_allclose(np.exp(-label_losses(coarse, labels)), own, rtol=1e-12)
     with pytest.raises(ValueError, match=r"^probabilities: .*\[0\] with sum 1.03 "):
@@ -315,16 +288,15 @@ def test_probabilities_whose_rounded_sums_are_off_by_less_than_two_percent_are_d
 def test_a_class_without_examples_is_taken_for_free_of_noise_and_named(method):
     p = np.hstack([P, np.zeros((5, 1))])
     expected = np.pad(estimate_transition(P, Y, method=method).rows, (0, 1))
-    for names, name in ((None, "2"), (["b", "a", "cat"], "cat")):
-        y = Y if names is None else [names[i] for i in Y]
-        with pytest.warns(UserWarning, match=f"^nothing is known about class {name}: ") as caught:
-            T = estimate_transition(p, y, method=method, classes=names)
-        close(T, expected + np.diag([0, 0, 1]))
-        assert caught[0].filename == __file__
-    with pytest.warns(UserWarning, match="^nothing is known about class 2: ") as caught:
-        rate = estimate_noise_rate(p, Y, method=method)
+    names = ["b", "a", "cat"]
+    given_with = {"labels": [names[i] for i in Y], "classes": names, "method": method}
+    with pytest.warns(UserWarning, match="^nothing is known about class cat: ") as first:
+        T = estimate_transition(p, **given_with)
+    close(T, expected + np.diag([0, 0, 1]))
+    with pytest.warns(UserWarning, match="^nothing is known about class cat: ") as second:
+        rate = estimate_noise_rate(p, **given_with)
     assert rate == pytest.approx(estimate_noise_rate(P, Y, method=method), abs=1e-14)
-    assert caught[0].filename == __file__
+    assert first[0].filename == second[0].filename == __file__
 
 
 def test_a_class_that_is_never_predicted_is_as_noisy_as_the_average():

@@ -71,12 +71,6 @@ def test_observed_frequencies_tell_the_prior():
         assert noise_floor(SKEWED, observed=given) == pytest.approx(expected, rel=1e-14)
 
 
-def test_a_prior_below_zero_is_clipped_to_a_distribution():
-    """Observed (0, 1, 0) solves to a prior of (-1, 2, 0), which is class 1 alone: log 2."""
-    np.testing.assert_allclose(np.array([-1, 2, 0]) @ SKEWED.rows, [0, 1, 0], atol=1e-15)
-    assert noise_floor(SKEWED, observed=[0, 1, 0]) == pytest.approx(log(2), rel=1e-14)
-
-
 def test_a_perfect_model_is_at_or_above_the_floor():
     """Concavity, on random posteriors: equal where classes do not overlap, above where they do."""
     rng = np.random.default_rng(0)

@@ -39,11 +39,6 @@ def test_every_link_leads_somewhere(page):
     assert [link for link in links if fault(page, link)] == []
 
 
-def test_the_pages_are_found():
-    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= {page.name for page in PAGES}
-    assert len(PAGES) > 10
-
-
 def test_the_index_leads_to_every_page_of_the_guide():
     index = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     pages = {f"guide/{page.name}" for page in (ROOT / "examples" / "guide").iterdir()}

@@ -102,10 +102,9 @@ def pairs():
         lambda folder: SimpleNamespace(history={"sigua_good": GOOD, "sigua_bad": BAD}),
         lambda folder: [EpochReport(good, bad, 1 - good - bad) for good, bad in pairs()],
         written_by_a_trainer,
-        lambda folder: str(written_by_a_trainer(folder)),
         lambda folder: pandas.read_csv(written_by_a_trainer(folder)),
     ],
-    ids=["dictionary", "Keras", "reports", "path", "str", "data frame"],
+    ids=["dictionary", "Keras", "reports", "path", "data frame"],
 )
 def test_a_selection_is_three_shares_in_percent_whoever_recorded_it(recorded, tmp_path):
     ax = plot.selection(recorded(tmp_path))

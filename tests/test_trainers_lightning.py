@@ -1,8 +1,5 @@
 """Lightning trains with a swapped criterion; our callback tells the epoch, resumed or not."""
 
-import subprocess
-import sys
-
 import pytest
 import pytorch_lightning
 import torch
@@ -152,10 +149,3 @@ def test_a_stream_without_a_length_has_epochs_by_steps(options, steps_per_epoch,
 def test_steps_that_are_no_whole_number_are_refused(steps):
     with pytest.raises(ValueError, match=r"^steps_per_epoch: must be a whole number"):
         SetEpoch(steps_per_epoch=steps)
-
-
-def test_importing_the_adapter_imports_no_trainer():
-    names = "lightning", "pytorch_lightning", "transformers", "accelerate", "skorch"
-    code = f"import sys, sigua_torch; print(*[name for name in {names} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []

@@ -13,7 +13,6 @@ import torch
 from scikeras.wrappers import KerasClassifier
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
-from skorch import NeuralNetClassifier
 
 import sigua
 from sigua_keras import SIGUA
@@ -63,11 +62,6 @@ def test_the_share_dropped_and_the_diagnosis_come_near_the_noise_rate(page):
     )
 
 
-def test_labels_numbered_in_another_order_look_wrong(page):
-    """The trap: numbers as in `names`, columns as in `classes_`."""
-    assert sigua.estimate_noise_rate(page["p"], page["y"], method="confident") > 0.8
-
-
 def test_skorch_tells_the_epoch_anew_in_each_fold(page):
     """A fitted classifier is cloned at epoch 0, and its network made afresh."""
     net = clone(page["net"]).fit(page["x"], page["y"])
@@ -77,14 +71,6 @@ def test_skorch_tells_the_epoch_anew_in_each_fold(page):
     weights = [each.module_[0].weight for each in (net, other)]
     assert not torch.equal(*weights)
     assert pickle.loads(pickle.dumps(net)).criterion_.epoch == 19
-
-
-def test_skorch_hands_a_network_that_was_made_before_on_to_the_folds(page):
-    """As the page says: a clone of the fitted classifier has its weights."""
-    options = page["net"].get_params(deep=False) | {"module": page["network"](), "max_epochs": 1}
-    net = NeuralNetClassifier(**options).fit(page["x"], page["y"])
-    other = clone(net).initialize()
-    assert torch.equal(net.module_[0].weight, other.module_[0].weight)
 
 
 def test_scikeras_makes_a_callback_for_each_fit(page, classifier):
@@ -97,12 +83,6 @@ def test_scikeras_makes_a_callback_for_each_fit(page, classifier):
         assert dropped[0] == 0
         assert dropped[-1] > 0.2
     cross_val_predict(classifier, x, y, cv=2, method="predict_proba")
-
-
-def test_scikeras_goes_on_in_partial_fit(page, classifier):
-    classifier.fit(page["x"], page["y"]).partial_fit(page["x"], page["y"])
-    assert len(classifier.history_["sigua_bad"]) == 8
-    assert classifier.history_["sigua_bad"][-1] > 0.2
 
 
 def test_scikeras_is_searched_over_whole_callbacks(page, classifier):

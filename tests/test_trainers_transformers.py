@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -95,20 +94,6 @@ def test_accumulation_over_four_takes_the_steps_of_one_big_batch(method, tmp_pat
     torch.testing.assert_close(after[1], after[0], rtol=0, atol=1e-4 * step)
 
 
-def test_selection_in_the_trainer_is_that_of_a_loop(tmp_path):
-    """A step of SGD on the whole set, warm, equals the step of a loop of one's own."""
-    method = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
-    size = {"per_device_train_batch_size": 64, "max_steps": 1}
-    trainer = make_trainer(SIGUALoss(method), tmp_path, **size, **PLAIN_SGD)
-    trainer.train()
-    net = network()
-    words = torch.stack([row["input_ids"] for row in sentences()])
-    labels = torch.tensor([row["labels"] for row in sentences()])
-    SIGUALoss(method)(net(input_ids=words).logits, labels).backward()
-    torch.optim.SGD(net.parameters(), lr=0.5).step()
-    torch.testing.assert_close(weights(trainer.model), weights(net), rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("steps", [4, 5])
 def test_a_resumed_run_continues_its_ramp(steps, tmp_path):
     """After two epochs, and in the middle of one, of two steps each; a new criterion is told."""
@@ -144,17 +129,6 @@ def test_a_token_classifier_trains_with_ignored_words(tmp_path):
     assert criterion.split.good.shape == (32, 8)
     assert not criterion.split.good[:, :4].any()
     assert trainer.evaluate()["eval_loss"] < 0.5 < before
-
-
-def test_a_model_that_holds_its_criterion_can_be_saved(tmp_path):
-    """Its files are safetensors, which hold tensors alone."""
-    model = network()
-    model.criterion = SIGUALoss(AG)
-    model.criterion.set_epoch(3)
-    model.save_pretrained(tmp_path)
-    model.criterion.set_epoch(0)
-    model.load_state_dict(load_file(tmp_path / "model.safetensors"))
-    assert model.criterion.epoch == 3
 
 
 SMALL = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}

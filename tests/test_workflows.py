@@ -35,9 +35,3 @@ def test_a_session_for_one_python_gets_it():
     versions = re.findall(r'session: \w+-([\d.]+), python: "([\d.]+)"', WORKFLOW)
     assert versions
     assert all(asked == given for asked, given in versions)
-
-
-def test_every_name_of_the_matrix_is_defined():
-    matrix = WORKFLOW.split("matrix:")[1].split("steps:")[0]
-    used = set(re.findall(r"matrix\.(\w+)", WORKFLOW))
-    assert used == set(re.findall(r"^ {8}(\w+):", matrix, re.MULTILINE)) - {"include"}
