@@ -38,16 +38,10 @@ from sigua.methods import (
     standard,
     stop_grad,
 )
-from sigua.noise import (
-    corrupt_labels,
-    corrupt_labels_by_instance,
-    mapped_transition,
-    random_transition,
-    replace_inputs,
-)
+from sigua.noise import corrupt_labels, corrupt_labels_by_instance, replace_inputs
 from sigua.objective import Split, objective, signed_weights
 from sigua.schedules import Knots, keep_rate, rate_to_count, rate_to_parts
-from sigua.transition import TransitionMatrix
+from sigua.transition import TransitionMatrix, mapped_transition, random_transition
 
 __version__ = "0.4.0"
 

@@ -109,6 +109,14 @@ def choice(name: str, value: Any, options: Iterable[str]) -> None:
         raise ValueError(f"{name}: must be one of {listed}, got {value!r}; try one of these")
 
 
+def shape(name: str, value: NDArray[Any], wanted: tuple[int | str, ...], advice: str) -> None:
+    """Refuse an array of another shape than `wanted`, in which a letter stands for any length."""
+    pairs = zip(wanted, value.shape, strict=False)
+    if value.ndim != len(wanted) or any(w != n for w, n in pairs if isinstance(w, int)):
+        listed = ", ".join(map(str, wanted)) + "," * (len(wanted) == 1)
+        raise ValueError(f"{name}: must have shape ({listed}), got shape {value.shape}; {advice}")
+
+
 def same_length(name: str, value: Any, other_name: str, other: Any) -> None:
     """Refuse two that have different numbers of entries."""
     if len(value) != len(other):

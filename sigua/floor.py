@@ -98,10 +98,7 @@ def _surprise(p: Floats) -> Floats:
 
 def _distribution(name: str, value: ArrayLike, k: int) -> Floats:
     array = checks.floats(name, value)
-    if array.shape != (k,):
-        raise ValueError(
-            f"{name}: must have shape ({k},), got shape {array.shape}; try an entry per class"
-        )
+    checks.shape(name, array, (k,), "try an entry per class")
     if not ((array >= 0) & (array < np.inf)).all() or not array.any():
         raise ValueError(
             f"{name}: must be frequencies from 0 up, not all of them 0, got {array.tolist()}; "

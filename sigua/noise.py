@@ -14,10 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua.schedules import rate_to_count, rate_to_parts
-from sigua.transition import TransitionMatrix, mapped_transition, random_transition, require_matrix
-
-__all__ = ["corrupt_labels", "corrupt_labels_by_instance", "mapped_transition"]
-__all__ += ["random_transition", "replace_inputs"]
+from sigua.transition import TransitionMatrix, require_matrix
 
 
 def corrupt_labels(

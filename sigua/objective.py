@@ -14,6 +14,8 @@ from sigua import checks
 Array = Any
 """A NumPy array, or a tensor of any framework."""
 
+ALIKE = "try the same examples in both"
+
 
 class Split(NamedTuple):
     """The good and the bad examples of a mini-batch: masks of one shape; the rest are neither."""
@@ -36,7 +38,7 @@ def signed_weights(split: Split, gamma: float, *, separate: bool = False) -> Arr
     """
     gamma = checks.number("gamma", gamma, 0, 1, "try 0.01")
     good, bad = (checks.array("split", mask) for mask in split)
-    _require_shape("split", bad, good)
+    checks.shape("split", bad, good.shape, ALIKE)
     if good.size and not (good.dtype == bad.dtype == bool):
         raise ValueError(
             f"split: must be two boolean masks, got {good.dtype} and {bad.dtype}; "
@@ -65,17 +67,9 @@ def objective(losses: Array, weights: Array, denominator: float | None = None) -
     0.0
     """
     losses, weights = checks.floats("losses", losses), checks.floats("weights", weights)
-    _require_shape("weights", weights, losses)
+    checks.shape("weights", weights, losses.shape, ALIKE)
     if denominator is None:
         denominator = max(losses.size, 1)
     elif not checks.number("denominator", denominator, 0, float("inf"), "try n"):
         raise ValueError(f"denominator: must be above 0, got {denominator!r}; try n")
     return float(np.sum(np.where(losses == np.inf, 0.0, losses) * weights) / denominator)
-
-
-def _require_shape(name: str, given: Array, other: Array) -> None:
-    if given.shape != other.shape:
-        raise ValueError(
-            f"{name}: must have an entry for each example, got shapes {given.shape} and "
-            f"{other.shape}; try the same examples in both"
-        )

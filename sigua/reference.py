@@ -68,11 +68,7 @@ class Step(NamedTuple):
 def rows_of(name: str, value: ArrayLike) -> Floats:
     """Return logits or scores, (n, k), or raise ValueError on another shape."""
     rows = checks.floats(name, value)
-    if rows.ndim != 2:
-        raise ValueError(
-            f"{name}: must have shape (n, k), got shape {rows.shape}; "
-            f"try {name}[None] for a single example"
-        )
+    checks.shape(name, rows, ("n", "k"), f"try {name}[None] for a single example")
     return rows
 
 
@@ -174,11 +170,7 @@ def margins(
     """
     p = np.exp(log_softmax(logits))
     c = np.ones(p.shape[1]) if confidence is None else checks.floats("confidence", confidence)
-    if c.shape != p.shape[1:]:
-        raise ValueError(
-            f"confidence: must have an entry per class, {p.shape[1:]}, got shape {c.shape}; "
-            "try sigua.confidence.rates(state)"
-        )
+    checks.shape("confidence", c, p.shape[1:], "try sigua.confidence.rates(state)")
     u = p / c
     u /= u.sum(axis=1, keepdims=True)
     own = _at(u, labels)
@@ -262,9 +254,8 @@ def split(
         groups: integers, (n,): each group is judged as a mini-batch of its own, such as the labels.
     """
     values = checks.floats("losses", losses)
+    checks.shape("losses", values, ("n",), "try losses.ravel()")
     n = values.shape
-    if len(n) != 1:
-        raise ValueError(f"losses: must have shape (n,), got shape {n}; try losses.ravel()")
     marks, numbers = _marks(trusted, n), method.at(epoch)[1:]
     sums = None if class_sums is None else _column("class_sums", class_sums, n)
     margins = None if margins is None else _column("margins", margins, n)
@@ -325,11 +316,7 @@ def _at(table: Floats, labels: ArrayLike) -> Floats:
 def _column(name: str, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """Return an array with an entry per example."""
     column = checks.array(name, value)
-    if column.shape != shape:
-        raise ValueError(
-            f"{name}: must have shape {shape}, an entry per example, got shape {column.shape}; "
-            "try one mini-batch for all"
-        )
+    checks.shape(name, column, shape, "try an entry per example")
     return column
 
 

@@ -216,21 +216,24 @@ LOGITS = np.zeros((2, 2))
             r"confidence: .*\(2,\), got shape \(2, 2\); try",  # the state, which would broadcast
         ),
         (lambda: reference.split(ALL, [[0.5]]), r"losses: must have shape \(n,\)"),
-        (lambda: reference.split(ALL, [1.0], class_sums=[1, 2]), r"class_sums: .*\(1,\), an entry"),
+        (
+            lambda: reference.split(ALL, [1.0], class_sums=[1, 2]),
+            r"class_sums: .*\(1,\), got shape \(2,\);",
+        ),
         (lambda: reference.split(KNOWN, [1.0], trusted=[True, False]), r"trusted: .*\(2,\);"),
         (lambda: reference.split(KNOWN, [1.0], trusted=[1]), "trusted: must be bool, .*int64"),
         (
             lambda: reference.split(KNOWN, [1.0], trusted=sigua.Split([True], [False, True])),
-            r"trusted: must have shape \(1,\), an entry per example",
+            r"trusted: must have shape \(1,\), got shape \(2,\);",
         ),
-        (lambda: sigua.objective([1.0, 2.0], [1.0]), r"weights: .* shapes \(1,\) and \(2,\);"),
+        (lambda: sigua.objective([1.0, 2.0], [1.0]), r"weights: .* \(2,\), got shape \(1,\);"),
         (lambda: sigua.objective(["a"], [1.0]), "losses: must be an array of numbers"),
         (lambda: sigua.objective([1.0], [1.0], 0), "denominator: must be above 0, got 0; try n"),
         (lambda: sigua.objective([1.0], [1.0], NAN), "denominator: must be a number"),
         (lambda: sigua.signed_weights(SPLIT, NAN), "gamma: must be a number in"),
         (
             lambda: sigua.signed_weights(sigua.Split(SPLIT.good, SPLIT.bad[:1]), 0.1),
-            r"split: must have an entry for each example, got shapes \(1,\) and \(2,\);",
+            r"split: must have shape \(2,\), got shape \(1,\);",
         ),
         (
             lambda: sigua.signed_weights(sigua.Split([1, 0], [0, 1]), 0.1),
