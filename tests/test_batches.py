@@ -46,18 +46,10 @@ def test_mini_batches_by_number_are_those_of_the_epoch_that_has_begun():
     assert [batches[i] for i in range(len(batches))] != epoch
 
 
-def test_without_checked_examples_they_are_ordinary_mini_batches():
-    batches = sigua.CheckedBatches(np.zeros(10, dtype=bool), 4, seed=0)
-    assert batches.num_checked == 0
-    assert sorted(map(len, batches)) == [3, 3, 4]
-    assert sorted(i for batch in batches for i in batch) == list(range(10))
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (([3, 4], 8), r"checked: must be a bool mask .* got shape \(2,\) of int64; try np.isin"),
-        ((np.ones((3, 1), bool), 8), r"checked: must be a bool mask .* got shape \(3, 1\)"),
         ((np.ones(3, bool), 8), "checked: must leave examples unchecked, got all of 3"),
         ((CHECKED, 1), "batch_size: must be a whole number of at least 2, got 1; try 64"),
     ],

@@ -24,6 +24,7 @@ def close(actual, expected):
 
 
 def test_columns_are_found_by_name_in_whatever_order_they_are():
+    """And counted columns are no names."""
     p, words = sampled()
     frame = pd.DataFrame(p, columns=SIZES)
     losses = label_losses(p, words, classes=SIZES)
@@ -32,6 +33,13 @@ def test_columns_are_found_by_name_in_whatever_order_they_are():
         margins = label_margins(frame[columns], pd.Series(words))
         close(margins, label_margins(p, words, classes=SIZES))
         assert estimate_noise_rate(frame[columns], words) < 0.05
+    close(label_losses(pd.DataFrame(p), words, classes=SIZES), losses)
+    with pytest.raises(ValueError, match=r"^labels: must be among .*probabilities\.to_numpy\(\)"):
+        label_losses(frame, np.zeros(90, int))
+    with pytest.raises(
+        ValueError, match=r"^classes: must be the columns .*; try probabilities\[list"
+    ):
+        label_losses(frame[SIZES[::-1]], words, classes=SIZES)
 
 
 def test_categories_are_their_names_and_not_their_codes():
@@ -57,8 +65,9 @@ def test_a_cross_table_is_a_transition_matrix_only_if_its_classes_are_in_one_ord
     true = ["cat"] * 10 + ["dog"] * 10
     given = ["cat"] * 9 + ["dog"] * 11
     table = pd.crosstab(pd.Series(true), pd.Series(given), normalize="index")
-    assert sigua.TransitionMatrix(table).rows.tolist() == [[0.9, 0.1], [0.0, 1.0]]
-    with pytest.raises(ValueError, match=r"^rows: must be the same classes as the columns"):
+    for rows in (table, table.reset_index(drop=True)):  # counted rows are no names
+        assert sigua.TransitionMatrix(rows).rows.tolist() == [[0.9, 0.1], [0.0, 1.0]]
+    with pytest.raises(ValueError, match=r"^rows: must be the same classes .*; try rows\.reindex"):
         sigua.TransitionMatrix(table[["dog", "cat"]])
 
 

@@ -143,16 +143,6 @@ def test_confident_has_cleanlab_s_counts(case):
 NAMES = ["2", "10", "9"]  # in the order of the columns, which is not that of sorting
 
 
-class Frame:
-    """What the core knows of a data frame: an array whose columns have names."""
-
-    def __init__(self, values, columns):
-        self.values, self.columns = np.asarray(values), columns
-
-    def __array__(self, dtype=None, copy=None):
-        return self.values
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_labels_by_the_names_of_the_columns_are_those_columns(method):
     p, labels = sampled(0, num_classes=3)
@@ -161,18 +151,15 @@ def test_labels_by_the_names_of_the_columns_are_those_columns(method):
     words = np.array(NAMES)[labels]
     for kind in (words, words.astype(object), words.tolist()):
         assert estimate_transition(p, kind, method=method, classes=NAMES) == expected
-        assert estimate_transition(Frame(p, NAMES), kind, method=method) == expected
-        assert estimate_noise_rate(Frame(p, NAMES), kind, method=method, classes=NAMES) == rate
+        assert estimate_noise_rate(p, kind, method=method, classes=NAMES) == rate
 
 
-def test_classes_may_be_any_numbers_and_a_frame_s_counted_columns_are_no_names():
+def test_classes_may_be_any_numbers():
     p, labels = sampled(0)
     p, labels = p[labels > 0], labels[labels > 0]  # numbering them afresh would shift all
     expected = label_losses(p, labels).tolist()
     assert label_losses(p, labels.astype(object)).tolist() == expected
-    assert label_losses(Frame(p, range(4)), labels).tolist() == expected
-    for given_p in (p, Frame(p, range(4))):
-        assert label_losses(given_p, labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
+    assert label_losses(p, labels + 5, classes=[5, 6, 7, 8]).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -184,13 +171,6 @@ def test_classes_may_be_any_numbers_and_a_frame_s_counted_columns_are_no_names()
         (P, [[0, 1], [0]], None, r"^labels: must be an array, got lists of different lengths"),
         (P, Y, [0, 1, 2], r"^classes: must be 2 different names"),
         (P, Y, ["a", "a"], r"^classes: must be 2 different names"),
-        (Frame(P, ["a", "b"]), Y, None, r"^labels: must be among .*probabilities\.to_numpy\(\)"),
-        (
-            Frame(P, ["b", "a"]),
-            list("aabbb"),
-            ["a", "b"],
-            r"^classes: must be the columns .* in their order, .*; try probabilities\[list",
-        ),
         (np.ma.masked_array(P, np.eye(5, 2)), Y, None, r"^probabilities: .*no masked .*2 of them"),
         (P, np.ma.masked_array(Y, [0, 0, 1, 0, 0]), None, r"^labels: .*no masked entries, got 1"),
         ([0.5, 0.5], [0], None, r"^probabilities: must have shape \(n, k\).*got shape \(2,\);"),
