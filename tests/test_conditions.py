@@ -112,16 +112,6 @@ def test_at_rho_one_it_is_the_plain_mean(method, losses):
     assert measure(clean, losses)[2] == mean
 
 
-@given(methods, losses_, epochs)
-@quick
-def test_with_gamma_zero_only_the_good_count(method, losses, epoch):
-    """stop_grad(sigua_sl) has the masks of sigua_sl and the objective of self_teaching."""
-    good, bad, objective = measure(sigua.stop_grad(method), losses, epoch)
-    assert (good, bad) == measure(method, losses, epoch)[:2]
-    plain = sigua.self_teaching(method.noise_rate, method.warmup, method.variant)
-    assert measure(plain, losses, epoch) == (good, [False] * len(losses), objective)
-
-
 @pytest.mark.parametrize("variant", LITERAL)
 @pytest.mark.parametrize(("eps", "delta"), [(0.1, 0.0), (0.5, 0.05), (0.5, 0.5), (0.8, 0.3)])
 def test_a_batch_is_too_small_if_nobody_can_be_kept_dropped_or_bad(variant, eps, delta):

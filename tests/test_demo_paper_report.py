@@ -5,9 +5,6 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "paper"))
 experiments = importlib.import_module("experiments")
 report = importlib.import_module("report")
@@ -77,17 +74,6 @@ def test_page_is_honest_about_seeds_preset_and_unfinished_runs(tmp_path):
     assert "1 of 2 runs are not finished: they end after 12 of 25 epochs" in page
     assert "2 runs on a chip (1 threads, torch 0), 2.00 s an epoch." in page
     assert (tmp_path / "title.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-
-
-@pytest.mark.parametrize("name", ["fig1", "set2-mnist"])
-def test_every_experiment_is_drawn_with_a_line_for_each_cell(name):
-    rng = np.random.default_rng(0)
-    every = experiments.EXPERIMENTS[name].cells(0, experiments.Options())
-    curves = {key: rng.uniform(0, 100, 200).tolist() for key in ("test", "intact", "flipped")}
-    groups = stores.grouped(every, {c.run.id: row(c.run, curves) for c in every})
-    figure = report.draw(name, groups)
-    lines = sum(len(axis.lines) for axis in figure.axes)
-    assert lines == len(every) * (4 if name == "fig1" else 1)  # three curves and the shift
 
 
 def test_finished_rows_win_over_unfinished_and_newer_ones_over_older(tmp_path):

@@ -176,24 +176,6 @@ def test_what_is_measured_is_counted_by_right_and_wrong_labels(tiny):
         assert trainer.curves[name] == pytest.approx([100 * value], abs=1e-4)
 
 
-def test_open_set_replaces_inputs_and_leaves_their_labels(tmp_path):
-    from scipy.io import savemat
-
-    rng = np.random.default_rng(0)
-    x = np.full((20, 32, 32, 3), 7, np.uint8)
-    y = np.arange(20) % 10
-    np.savez(tmp_path / "cifar10.npz", x_train=x, y_train=y, x_test=x[:2], y_test=y[:2])
-    images = rng.integers(100, 255, (32, 32, 3, 30), dtype=np.uint8)
-    savemat(tmp_path / "train_32x32.mat", {"X": images, "y": np.ones((30, 1))})
-    run = experiments.make_run("cifar10", "open-40", "standard", 0, CPU)
-    task = tasks.prepare(run, tmp_path, "cpu")
-    assert task.y.tolist() == y.tolist()
-    assert task.intact.sum() == 12  # 60 % of 20
-    own = (task.x == 7 / 255).flatten(1).all(1)
-    assert torch.equal(own, task.intact)
-    assert task.x.shape == (20, 3, 32, 32)
-
-
 METHODS = [*experiments.SET1, *experiments.SET2, "supervised", "Huber", "log-sum"]
 
 
@@ -257,19 +239,6 @@ def test_first_ctrl_c_ends_after_the_epoch_and_loses_nothing(tiny, tmp_path, mon
     monkeypatch.setattr(train.Trainer, "train_epoch", train_epoch)
     (again,) = run_all([run], tiny, tmp_path, resume=True)
     assert again["curves"] == whole["curves"]
-
-
-def test_minutes_that_are_over_end_the_epoch_and_leave_rows_and_checkpoints(
-    tiny, tmp_path, monkeypatch
-):
-    """Each look at the clock takes a second, and all runs share them."""
-    seconds = iter(range(10**6))
-    monkeypatch.setattr(runner.time, "monotonic", lambda: float(next(seconds)))
-    runs = [tiny_run(name, epochs=1000) for name in ("standard", "self-teaching", "SIGUA_SL")]
-    rows = run_all(runs, tiny, tmp_path, minutes=1.5, in_turn=False)
-    for row, run in zip(rows, runs, strict=True):
-        assert 10 < row["epochs"] < 40
-        assert stores.Store(tmp_path).saved(run)["epoch"] == row["epochs"]
 
 
 def test_two_commands_may_write_to_one_folder_at_once(tiny, tmp_path):

@@ -44,15 +44,6 @@ def test_counts_from_arrays_equal_exact_fractions(dtype):
         assert np.array_equal(counts, SIZES * rho.numerator // rho.denominator), (rate, rho)
 
 
-@pytest.mark.parametrize(("n", "rate", "count"), [(100, 0.29, 29), (125, 0.92, 115), (3, 2 / 3, 2)])
-def test_everyday_rates_are_not_off_by_one(n, rate, count):
-    parts = sigua.rate_to_parts(rate)
-    assert sigua.rate_to_count(n, parts) == count
-    assert sigua.rate_to_count(np.int32(n), np.int32(parts)) == count
-    eps = 1 - Fraction(count, n)  # the same rate, reached at the end of a warm-up
-    assert sigua.rate_to_count(n, sigua.rate_to_parts(sigua.keep_rate(10, float(eps)))) == count
-
-
 @given(n=st.integers(0, 10**12), parts=st.integers(0, BILLION))
 @settings(deadline=None, database=None)
 def test_long_division_is_the_floor_of_the_product(n, parts):
@@ -87,6 +78,8 @@ NAN, INF = float("nan"), float("inf")
         (lambda: sigua.rate_to_count(-1, 5), "^size: must be an integer of at least 0"),
         (lambda: sigua.rate_to_count(np.ones(2), 5), "^size: must be an integer of at least 0"),
         (lambda: sigua.Knots("ab"), "^points: must be an array of numbers"),
+        (lambda: sigua.Knots([(0, NAN)]), "^points: must be pairs of finite numbers"),
+        (lambda: sigua.Knots([(0, 1, 2)]), "^points: must be pairs"),
         (lambda: sigua.Knots([(0, 0.1)])("1"), "^epoch: must be a number"),
         *(
             (lambda points=points: sigua.Knots(points), r"^points: must have epochs that increase,")

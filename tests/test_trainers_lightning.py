@@ -54,24 +54,19 @@ class OtherNet(Steps, pytorch_lightning.LightningModule):
     pass
 
 
-class Validated(Net):
-    def validation_step(self, batch, index):
-        x, y = batch
-        self.log("val_loss", self.criterion(self.layer(x), y))
-
-
 def make_trainer(epochs, make=Trainer, **options):
-    quiet = {
-        "logger": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "enable_checkpointing": False,
-    }
+    off = ["logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"]
     fixed = {"accelerator": "cpu", "devices": 1, "callbacks": [SetEpoch()], "max_epochs": epochs}
-    return make(**fixed | quiet | options)
+    return make(**dict.fromkeys(off, False) | fixed | options)
 
 
 def test_the_criterion_has_the_trainers_epoch():
+    """Whatever is validated in between."""
+
+    class Validated(Net):
+        def validation_step(self, batch, index):
+            self.criterion(self.layer(batch[0]), batch[1])
+
     net = Validated(SIGUALoss(METHOD))
     make_trainer(3).fit(net, loader(), loader())
     assert net.epochs == [step / 4 for step in range(12)]

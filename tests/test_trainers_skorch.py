@@ -1,4 +1,4 @@
-"""skorch makes a scikit-learn classifier of it, and cleanlab cleans with that."""
+"""skorch makes a scikit-learn classifier of it."""
 
 import importlib.util
 import pickle
@@ -53,19 +53,6 @@ def test_the_criterion_has_the_epoch_and_goes_on_in_partial_fit(net, digits):
     assert net.criterion_.epoch == 5
     net.partial_fit(*digits)
     assert net.criterion_.epoch == 11
-
-
-def test_validation_has_the_plain_loss(net, example, digits):
-    """What skorch's history says of held-out data is nn.CrossEntropyLoss's."""
-    from skorch.dataset import ValidSplit
-
-    split = ValidSplit(2, stratified=False)
-    net.set_params(train_split=split, iterator_valid__batch_size=2000).fit(*digits)
-    _, held_out = split(net.get_dataset(*digits), digits[1])
-    rows = held_out.indices
-    logits, labels = net.forward(digits[0][rows]), torch.from_numpy(digits[1][rows])
-    want = torch.nn.functional.cross_entropy(logits, labels).item()
-    assert net.history[-1, "valid_loss"] == pytest.approx(want, rel=1e-6)
 
 
 def test_the_method_is_a_parameter_like_any_other(net):

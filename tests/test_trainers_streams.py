@@ -144,31 +144,3 @@ def test_keras():
     look, fixed = Look(), {"epochs": 1, "steps_per_epoch": STEPS, "shuffle": False}
     model.fit(batches, verbose=0, callbacks=[names["callback"], look], **fixed)
     assert look.epochs == [(step + 1) / 2 for step in range(STEPS)]
-
-
-def test_jax():
-    """Compiled once for all steps, and equal to the loss at the epoch that is told."""
-    import jax
-
-    from sigua_jax import init_confidence, sigua_loss
-
-    code, traced = line("JAX"), []
-    logits = jax.random.normal(jax.random.key(0), (64, 3))
-    fixed = {"logits": logits, "labels": jax.numpy.arange(64) % 3, "method": METHOD}
-    fixed |= {"sigua_loss": sigua_loss, "confidence": init_confidence(3)}
-
-    @jax.jit
-    def loss(step):
-        traced.append(1)
-        names = {**fixed, "step": step}
-        exec(code, names)
-        return names["loss"]
-
-    values = [loss(step).item() for step in range(STEPS)]
-    given = fixed["logits"], fixed["labels"]
-    state = {"confidence": fixed["confidence"]}
-    want = [sigua_loss(*given, epoch, METHOD, **state).item() for epoch in EPOCHS]
-    assert values == pytest.approx(want, rel=1e-6)
-    assert len(set(values)) > 3
-    assert values[20] == values[-1]  # the ramp is over
-    assert len(traced) == 1

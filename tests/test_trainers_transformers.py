@@ -6,7 +6,6 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
-    BertForTokenClassification,
     BertLMHeadModel,
     GPT2Config,
     GPT2LMHeadModel,
@@ -112,23 +111,6 @@ def test_a_resumed_run_continues_its_ramp(steps, tmp_path):
     epochs, resumed = run(tmp_path / "again", resume_from_checkpoint=checkpoint)
     assert epochs == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5][steps:]
     torch.testing.assert_close(resumed, whole, rtol=0, atol=1e-6)
-
-
-def test_a_token_classifier_trains_with_ignored_words(tmp_path):
-    """Four words of eight carry no label and take no part; the others are learnt."""
-    train = [
-        {"input_ids": row["input_ids"], "labels": [-100] * 4 + (row["input_ids"][4:] % 3).tolist()}
-        for row in sentences()
-    ]
-    criterion = SIGUALoss(sigua.sigua_sl(0.1, delta=0.05, gamma=0.01, warmup=4))
-    model = network(BertForTokenClassification)
-    options = {"num_train_epochs": 30, "callbacks": [SetEpoch(criterion)]}
-    trainer = make_trainer(criterion, tmp_path, model=model, train=train, **options)
-    before = trainer.evaluate()["eval_loss"]
-    trainer.train()
-    assert criterion.split.good.shape == (32, 8)
-    assert not criterion.split.good[:, :4].any()
-    assert trainer.evaluate()["eval_loss"] < 0.5 < before
 
 
 SMALL = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}

@@ -21,6 +21,7 @@ MATRICES = [
     TransitionMatrix(ROWS),
     TransitionMatrix.from_cleanlab([[0.9, 0.4], [0.1, 0.6]]),
     TransitionMatrix(np.array([[0.1, 0.9], [1 / 3, 2 / 3]], dtype=np.float32)),
+    TransitionMatrix([[0.5, 0.5], [0.4998, 0.5002]]),  # a condition number of 5,000
 ]
 every_matrix = pytest.mark.parametrize("T", MATRICES, ids=lambda T: repr(T)[:40])
 
@@ -91,18 +92,15 @@ REFUSED_ROWS = {
     "nan": ([[0.5, 0.5], [float("nan"), 1.0]], r"got nan at \[1, 0\]"),
     "inf": ([[0.5, 0.5], [0.0, float("inf")]], "got inf in row 1"),
     "counts": ([[9, 1], [2, 8]], r"must each sum to 1, got 10 in row 0; try rows / rows\.sum"),
-    "row 1": ([[0.9, 0.1], [0.1, 0.8]], "got 0.9 in row 1; try rows / rows"),
     "just off": ([[0.9, 0.1], [0.2, 0.80001]], "got 1.00001 in row 1"),
     "transposed": ([[0.9, 0.2], [0.1, 0.8]], "got 1.1 in row 0; try rows.T, .*from_cleanlab"),
     "wide": ([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], r"square matrix, got shape \(2, 3\)"),
     "flat": ([0.5, 0.5], r"square matrix, got shape \(2,\)"),
     "stack": (np.ones((2, 2, 2)) / 2, r"square matrix, got shape \(2, 2, 2\)"),
-    "one class": ([[1.0]], r"square matrix, got shape \(1, 1\)"),
     "no class": (np.zeros((0, 0)), r"square matrix, got shape \(0, 0\)"),
     "singular": ([[0.5, 0.5], [0.5, 0.5]], "invertible, .* at most 10000, got .* number of .*; "),
     "nearly": ([[0.5, 0.5], [0.49995, 0.50005]], r"condition number of 2e\+04; try less noise"),
 }
-TransitionMatrix([[0.5, 0.5], [0.4998, 0.5002]])  # has one of 5,000, which is taken
 
 
 @pytest.mark.parametrize(("rows", "message"), REFUSED_ROWS.values(), ids=REFUSED_ROWS)
@@ -117,8 +115,6 @@ def test_what_is_not_cleanlab_s_is_told_where_to_go():
             TransitionMatrix.from_cleanlab(value)
     with pytest.raises(ValueError, match=r"^noise_matrix: .* columns .* try TransitionMatrix\("):
         TransitionMatrix.from_cleanlab([[0.9, 0.1], [0.2, 0.8]])
-    with pytest.raises(ValueError, match=r"^noise_matrix: .* columns .* in column 0;"):
-        TransitionMatrix.from_cleanlab([[0.900005, 0.2], [0.1, 0.8]])
 
 
 @pytest.mark.parametrize("make", [TransitionMatrix.symmetric, TransitionMatrix.pair])
