@@ -151,7 +151,7 @@ def test_sigua_forgets_the_wrong_labels_that_stopgrad_keeps_and_both_keep_the_ri
 
 def test_what_is_measured_is_counted_by_right_and_wrong_labels(tiny):
     """A criterion that calls examples of class 0 and 1 good, of 2 bad; a network that says 3."""
-    run = figure_1()[1]
+    run = tiny_run("SIGUA_SL", memory=True)
     trainer = train.Trainer(run, tasks.prepare(run, tiny, "cpu"))
 
     class Criterion(nn.CrossEntropyLoss):
@@ -159,7 +159,7 @@ def test_what_is_measured_is_counted_by_right_and_wrong_labels(tiny):
             self.split = train.sigua.Split(target < 2, target == 2)
             return super().forward(logits, target)
 
-    trainer.method, trainer.epoch = Criterion(), 8
+    trainer.method = Criterion()
     trainer.predict = lambda x: torch.full((len(x),), 3)
     trainer.train_epoch()
     y, intact = trainer.task.y.numpy(), trainer.task.intact.numpy()

@@ -69,6 +69,8 @@ def test_observed_frequencies_tell_the_prior():
     for scale in (1, 20):
         given = [float(scale * share) for share in observed]
         assert noise_floor(SKEWED, observed=given) == pytest.approx(expected, rel=1e-14)
+    # (0, 1, 0) solves to a prior of (-1, 2, 0): clipped, that is class 1 alone.
+    assert noise_floor(SKEWED, observed=[0, 1, 0]) == pytest.approx(log(2), rel=1e-14)
 
 
 def test_a_perfect_model_is_at_or_above_the_floor():

@@ -44,6 +44,14 @@ def test_counts_from_arrays_equal_exact_fractions(dtype):
         assert np.array_equal(counts, SIZES * rho.numerator // rho.denominator), (rate, rho)
 
 
+def test_hundredths_are_whole_parts_and_other_rates_are_rounded_up():
+    """1 - 0.71 is 0.29000000000000004: a hair above, and no part more for it."""
+    for percent in range(101):
+        assert sigua.rate_to_parts(percent / 100) == percent * 10**7
+        assert sigua.rate_to_parts(1 - percent / 100) == (100 - percent) * 10**7
+    assert sigua.rate_to_parts(1 / 3) == 333_333_334
+
+
 @given(n=st.integers(0, 10**12), parts=st.integers(0, BILLION))
 @settings(deadline=None, database=None)
 def test_long_division_is_the_floor_of_the_product(n, parts):
