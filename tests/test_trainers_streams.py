@@ -5,7 +5,7 @@ Here it is 2 steps, so that the ramp has 20. The lines are read from the guide.
 
 import os
 import re
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -56,6 +56,15 @@ class Notes(nn.Module):
     def forward(self, *args, **kwargs):
         self.epochs.append(self.criterion.epoch)
         return self.criterion(*args, **kwargs)
+
+
+def test_pytorch():
+    names = {"sigua": sigua, "SIGUALoss": SIGUALoss}
+    exec(line("PyTorch, Accelerate"), names)
+    noted, net = Notes(names["criterion"]), nn.Linear(5, 3)
+    for x, y in islice(DataLoader(Stream(lambda x, y: (x, y)), batch_size=8), STEPS):
+        noted(net(x), y).backward()
+    assert noted.epochs == EPOCHS
 
 
 @pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
@@ -144,3 +153,24 @@ def test_keras():
     look, fixed = Look(), {"epochs": 1, "steps_per_epoch": STEPS, "shuffle": False}
     model.fit(batches, verbose=0, callbacks=[names["callback"], look], **fixed)
     assert look.epochs == [(step + 1) / 2 for step in range(STEPS)]
+
+
+def test_jax():
+    """Compiled for any step, and equal to the loss at the epoch that is given."""
+    import jax
+
+    from sigua_jax import init_confidence, sigua_loss
+
+    code, state = line("JAX"), init_confidence(3)
+    given = jax.random.normal(jax.random.key(0), (64, 3)), jax.numpy.arange(64) % 3
+    fixed = dict(zip(["logits", "labels"], given, strict=True), method=METHOD, confidence=state)
+
+    @jax.jit
+    def loss(step):
+        names = fixed | {"sigua_loss": sigua_loss, "step": step}
+        exec(code, names)
+        return names["loss"]
+
+    for step, epoch in enumerate(EPOCHS):
+        want = sigua_loss(*given, epoch, METHOD, confidence=state)
+        assert loss(step).item() == pytest.approx(want.item(), rel=1e-6)
