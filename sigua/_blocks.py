@@ -40,4 +40,21 @@ class Probabilities:
         size = max(ENTRIES // self.shape[1], 1)
         for start in range(0, len(self), size):
             part = slice(start, min(start + size, len(self)))
-            yield part, checks.probabilities(self._name, self._given[part], first=start)
+            yield part, self._checked(part)
+
+    def _checked(self, part: slice) -> Floats:
+        name, rows = self._name, checks.floats(self._name, self._given[part])
+        rows = np.ascontiguousarray(rows)
+        sums = rows.sum(axis=1)  # in the order of the columns, however the rows lie in memory
+        wrong = ~(np.abs(sums - 1) <= checks.SUM_TOLERANCE)
+        most = 1 + checks.SUM_TOLERANCE
+        if wrong.any() or rows.min() < 0 or rows.max() > most:
+            wrong |= ~((rows >= 0) & (rows <= most)).all(axis=1)
+            at = int(wrong.argmax())
+            raise ValueError(
+                f"{name}: must be rows of probabilities that sum to 1, got {name}"
+                f"[{part.start + at}] with sum {sums[at]:.6g} and entries from "
+                f"{rows[at].min():g} to {rows[at].max():g}; "
+                "try softmax on logits, or dividing percentages by 100"
+            )
+        return np.asarray(rows / sums[:, None])

@@ -215,27 +215,6 @@ def rows_of_classes(name: str, value: Any) -> NDArray[Any]:
     return found
 
 
-def probabilities(name: str, value: Any, first: int = 0) -> NDArray[np.float64]:
-    """Return probabilities of shape (n, k), k >= 2, as a new float64 array with rows summing to 1.
-
-    A sum may be off by `SUM_TOLERANCE`, which is divided out. `first` is the number of the first
-    row, if these are not all.
-    """
-    rows = np.ascontiguousarray(floats(name, rows_of_classes(name, value)))
-    sums = rows.sum(axis=1)  # in the order of the columns, however the rows lie in memory
-    wrong = ~(np.abs(sums - 1) <= SUM_TOLERANCE)
-    if wrong.any() or rows.min() < 0 or rows.max() > 1 + SUM_TOLERANCE:
-        wrong |= ~((rows >= 0) & (rows <= 1 + SUM_TOLERANCE)).all(axis=1)
-        at = int(wrong.argmax())
-        low, high = rows[at].min(), rows[at].max()
-        raise ValueError(
-            f"{name}: must be rows of probabilities that sum to 1, got {name}[{first + at}] with "
-            f"sum {sums[at]:.6g} and entries from {low:g} to {high:g}; "
-            "try softmax on logits, or dividing percentages by 100"
-        )
-    return np.asarray(rows / sums[:, None])
-
-
 def epochs(name: str, value: Any) -> Iterator[NDArray[np.float64]]:
     """Yield the losses or margins of one epoch after another, float64, (n,).
 
