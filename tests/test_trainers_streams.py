@@ -104,6 +104,9 @@ def test_hugging_face(parts, tmp_path):
         def on_step_begin(self, args, state, control, **kwargs):
             exec(code, {"self": self, "state": state})
 
+        def on_step_end(self, args, state, control, **kwargs):
+            self.criterion.end_step()
+
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
