@@ -232,8 +232,11 @@ def _of_each_class(order: NDArray[np.intp], rates: Any, labels: NDArray[Any]) ->
 def _given(labels: ArrayLike, scores: NDArray[Any]) -> NDArray[Any]:
     """Return labels as an array, (n,)."""
     given = checks.array("labels", labels)
-    advice = "try labels.ravel() on a column, labels.argmax(1) on one-hot rows"
-    checks.shape("labels", given, ("n",), advice)
+    if given.ndim != 1:
+        raise ValueError(
+            f"labels: must have shape (n,), got shape {given.shape}; "
+            "try labels.ravel() on a column, labels.argmax(1) on one-hot rows"
+        )
     checks.same_length("labels", given, "losses or margins", scores)
     return given
 
