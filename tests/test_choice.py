@@ -15,7 +15,7 @@ def predictions(right, size=400):
 ONES = np.ones(400, dtype=int)
 
 
-def test_another_has_to_be_ahead_by_more_than_a_standard_error():
+def test_another_has_to_be_ahead_by_more_than_half_a_standard_error():
     """Both are right in 300, one alone in d: the mean difference is m = d / 400.
 
     Its variance is m (1 - m), so that the standard error is sqrt(m (1 - m) / 399).
@@ -30,13 +30,19 @@ def test_another_has_to_be_ahead_by_more_than_a_standard_error():
     assert found.size == 400
 
 
-def test_differences_of_both_signs_count_as_spread():
-    """The other is right in 20 where plain is wrong, wrong in 16 where it is right: 4 +- 6."""
+@pytest.mark.parametrize(("lost", "kept"), [(18, "plain"), (16, "other")])
+def test_differences_of_both_signs_count_as_spread(lost, kept):
+    """The other is right in 20 where plain is wrong, wrong in 18 where it is right: 2 +- 6.2.
+
+    Or wrong in 16: 4 +- 6.0, which is more than half of it.
+    """
     plain, other = predictions(300), predictions(320)
-    other[:16] = 0
+    other[:lost] = 0
     found = choose({"plain": plain, "other": other}, ONES, checked=True)
-    assert found.kept == "plain"
-    assert found.errors["other"] == pytest.approx(np.sqrt((36 / 400 - 1e-4) / 399))
+    assert found.kept == kept
+    mean = (20 - lost) / 400
+    error = np.sqrt(((20 + lost) / 400 - mean**2) / 399)
+    assert found.errors["other"] == pytest.approx(error)
 
 
 def test_what_a_prediction_tells_decides_where_one_class_is_given_for_another():
