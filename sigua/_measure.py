@@ -222,15 +222,11 @@ def corrected_losses(
     return ops.where(ops.abs(found) > FINITE, INF, found)
 
 
-class HasColumnSums(Protocol):
-    """What `class_sums` reads of T, so that an adapter may keep it on the device."""
+def class_sums(ops: Any, column_sums: Array, loss: Any, logits: Array) -> Array:
+    """Return 1'T^-1 l, (N, ...): the left-hand side of Eq. 11.
 
-    @property
-    def inverse_column_sums(self) -> Array: ...
-
-
-def class_sums(ops: Any, T: HasColumnSums, loss: Any, logits: Array) -> Array:
-    """Return 1'T^-1 l, (N, ...): the left-hand side of Eq. 11."""
+    `column_sums` is `T.inverse_column_sums`, or what `ops.constant` made of it.
+    """
     log_p = loss.log_likelihood(ops, ops.floor(logits, -HUGE))
-    row = ops.per_class(ops.constant(T.inverse_column_sums, log_p), log_p)
+    row = ops.per_class(ops.constant(column_sums, log_p), log_p)
     return -ops.class_sum(row * log_p)

@@ -43,7 +43,7 @@ class TestStep(Contract):
             valid=where,
             shares=shares,
             trusted=trusted,
-            sums=lambda: step.class_sums(names, method.T, plain, x),
+            sums=lambda: step.class_sums(names, method.T.inverse_column_sums, plain, x),
             margins=step.Margins(names, x, y, state),
             groups=y if isinstance(groups, str) else groups,
         )

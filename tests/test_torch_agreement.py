@@ -42,7 +42,7 @@ def seen(criterion):
 def names(request, monkeypatch):
     """By which names the step is done."""
     if request.param == "torch":
-        monkeypatch.setattr("sigua_torch._ops.is_plain", lambda x: False)
+        monkeypatch.setattr("sigua_torch._ops.is_viewable", lambda x: False)
 
 
 @pytest.mark.parametrize("how", [{}, {"by_class": False}, {"power": 0.5}], ids=str)

@@ -57,7 +57,7 @@ class TestNames(Torch):
 
     @pytest.fixture(autouse=True)
     def _not_plain(self, monkeypatch):
-        monkeypatch.setattr(_ops, "is_plain", lambda x: False)
+        monkeypatch.setattr(_ops, "is_viewable", lambda x: False)
 
 
 class TestCompiled(Torch):

@@ -19,7 +19,7 @@ KNOWN = sigua.custom(sigua.Known(), gamma=0.2)
 def names(request, monkeypatch):
     """By which names the step is done."""
     if request.param == "torch":
-        monkeypatch.setattr(_ops, "is_plain", lambda x: False)
+        monkeypatch.setattr(_ops, "is_viewable", lambda x: False)
 
 
 def batch():

@@ -131,7 +131,7 @@ def test_casts_do_not_round_what_the_method_says(monkeypatch):
     want = sigua.reference.step(method, logits.detach().numpy(), labels.numpy())
     value = SIGUALoss(method).half().double()(logits, labels)
     assert value.item() == pytest.approx(want.objective, rel=1e-13)
-    monkeypatch.setattr("sigua_torch._ops.is_plain", lambda x: False)
+    monkeypatch.setattr("sigua_torch._ops.is_viewable", lambda x: False)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     ((logits, labels),) = batches(1)
     values = [

@@ -168,7 +168,9 @@ def select(
         trusted=_marks(method, trusted, shape),
         sums=None
         if method.correction != "backward"
-        else lambda: step.class_sums(_ops, T, unweighted(plain), given.predictions()[0]),
+        else lambda: step.class_sums(
+            _ops, T.inverse_column_sums, unweighted(plain), given.predictions()[0]
+        ),
         margins=margins,
         groups=None if groups is None else _groups(method, groups, given, shape),
     )

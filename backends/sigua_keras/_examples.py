@@ -138,8 +138,8 @@ class Examples:
         T = method.T if method.correction == "backward" else None
         if T is None:
             return None
-        logits = ops.stop_gradient(self.logits)
-        return lambda: view.see(step.class_sums(_ops, T, self.plain, logits))
+        logits, sums = ops.stop_gradient(self.logits), T.inverse_column_sums
+        return lambda: view.see(step.class_sums(_ops, sums, self.plain, logits))
 
     def margins(self, losses: Tensor, state: Any, view: View) -> step.Margins:
         """Return the margins of the model's own probabilities, by the class confidence."""

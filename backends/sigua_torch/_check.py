@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, NoReturn
 
@@ -14,25 +13,12 @@ from sigua import Known, Method, SmallLoss, Split, checks
 from sigua.conditions import may_read_marks
 
 REDUCTIONS = "mean", "sum", "none"
-OWN = "nn.CrossEntropyLoss({}=...) as the loss"
-MOVED = {
-    "weight": OWN.format("weight"),
-    "ignore_index": OWN.format("ignore_index") + ", or where=mask in the call",
-    "reduction": OWN.format("reduction"),
-    "label_smoothing": OWN.format("label_smoothing"),
-    "base": "SIGUALoss(method, loss)",
-    "rank_by": "sigua_torch.select(other_losses, epoch, method) and (weights * losses).mean()",
-    "per_class": "groups='class'",
-    "per_image": "groups='image'",
-    "check_labels": "leaving it out, for labels are checked where that waits for nothing",
-}
-"""Options of 0.2, and what there is instead."""
+OF_THE_LOSS = "weight", "ignore_index", "reduction", "label_smoothing"
+"""Options of `nn.CrossEntropyLoss`."""
 FIXED = "method", "groups", "sync", "steps_per_epoch"
 """What a criterion is made with, for good."""
 FORGOTTEN_AFTER = 1_000
 """After this many training calls at epoch 0, the criterion warns about set_epoch."""
-LARGE = 1000
-"""The size of a mini-batch above which it is not checked."""
 USER = 5
 """The number of frames from a warning up to the call of the criterion."""
 
@@ -44,38 +30,31 @@ def refuse(
     raise error(f"{name}: must {rule}, got {got}; try {advice}")
 
 
-def options(given: Mapping[str, Any]) -> None:
-    """Refuse options that there are no more, or never were."""
-    for name, value in given.items():
-        refuse(name, "be left out", repr(value), MOVED.get(name, "help(SIGUALoss)"), TypeError)
-
-
-def moved(name: str, loss: Any, done: str) -> None:
-    """Refuse to set or read here what is the wrapped criterion's own."""
-    own = f"criterion.loss.{name}" + " = ..." * (done == "set")
-    advice = own if hasattr(loss, name) else MOVED[name]
-    refuse(name, "be the loss's own", f"one {done} here", advice, AttributeError)
-
-
-def fixed(name: str) -> None:
-    """Refuse to set what a criterion is made with."""
-    rule, advice = "be given when the criterion is made", f"SIGUALoss(..., {name}=...)"
-    refuse(name, rule, "one set later", advice, AttributeError)
+def option(name: str, error: type[Exception] = AttributeError) -> NoReturn:
+    """Refuse to give, set or read an option here."""
+    rule, advice = "be an option of SIGUALoss", "help(SIGUALoss)"
+    if name in FIXED:
+        rule, advice = "be given when the criterion is made", f"SIGUALoss(..., {name}=...)"
+    if name in OF_THE_LOSS:
+        rule = "be the loss's own"
+        advice = f"nn.CrossEntropyLoss({name}=...) as the loss, and then criterion.loss.{name}"
+    refuse(name, rule, "one here", advice, error)
 
 
 def loss(value: Any, needs: str) -> None:
     """Refuse what is no criterion, or a sigmoid's where each class needs one."""
-    rule, got = "be a criterion, or a function of (input, target)", type(value).__name__
+    kind, name = type(value).__name__, getattr(value, "__name__", "")
+    got, advice = f"a {kind}", "nn.CrossEntropyLoss()"
     if isinstance(value, type):
-        refuse("loss", rule, f"the class {value.__name__}", f"{value.__name__}()")
-    if getattr(value, "__module__", None) == "sigua.losses":
-        name = value.__name__
-        refuse("loss", f"{rule} of tensors", f"NumPy's {name}", f"sigua_torch.losses.{name}")
-    if not callable(value) or got == "SIGUALoss":
-        refuse("loss", rule, f"a {got}", "nn.CrossEntropyLoss()")
-    if needs and isinstance(value, (nn.BCEWithLogitsLoss, nn.BCELoss)):
-        advice = "criterion(two_way(logits), labels.long()) and nn.CrossEntropyLoss()"
-        refuse("loss", f"be of a softmax for a method with {needs}", got, advice)
+        got, advice = f"the class {name}", f"{name}()"
+    elif getattr(value, "__module__", None) == "sigua.losses":
+        got, advice = f"NumPy's {name}", f"sigua_torch.losses.{name}"
+    elif callable(value) and kind != "SIGUALoss":
+        if needs and isinstance(value, (nn.BCEWithLogitsLoss, nn.BCELoss)):
+            advice = "criterion(two_way(logits), labels.long()) and nn.CrossEntropyLoss()"
+            refuse("loss", f"be of a softmax for a method with {needs}", kind, advice)
+        return
+    refuse("loss", "be a criterion, or a function of (input, target) tensors", got, advice)
 
 
 def groups(value: Any, sync: Any) -> None:
@@ -132,13 +111,14 @@ def transforms(by_class: bool, steps_per_epoch: int | None) -> None:
 
 
 def tensor(name: str, value: Any, device: torch.device | None = None, of: str = "") -> None:
-    """Refuse what is no plain tensor, or is elsewhere."""
-    kind = type(value).__name__
-    if not isinstance(value, Tensor):
-        refuse(name, "be a torch tensor", f"a {kind}", "torch.as_tensor(...)")
-    if hasattr(value, "full_tensor"):
-        advice = f"{name}.full_tensor(), or {name}.to_local() with sync=True"
-        refuse(name, "be a plain tensor", f"a {kind}", advice)
+    """Refuse what is no tensor of this process's, or is elsewhere."""
+    if type(value) is not Tensor:  # of which nothing else has to be asked
+        kind = type(value).__name__
+        if not isinstance(value, Tensor):
+            refuse(name, "be a torch tensor", f"a {kind}", "torch.as_tensor(...)")
+        if hasattr(value, "full_tensor"):
+            advice = f"{name}.full_tensor(), or {name}.to_local() with sync=True"
+            refuse(name, "be a local tensor", f"a {kind}", advice)
     if device is not None and value.device != device:
         refuse(name, f"be on the {of}'s device, {device}", value.device, f".to({str(device)!r})")
 
@@ -257,7 +237,7 @@ class Advice:
 
     def look(self, size: int) -> None:
         """Check a call with `size` examples."""
-        if self.rule is not None and size not in self.known_sizes and 0 < size <= LARGE:
+        if self.rule is not None and size not in self.known_sizes and size > 0:
             self.known_sizes.add(size)
             if self.rule.too_small(size):
                 self.rule = None

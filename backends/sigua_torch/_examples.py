@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sigua_torch import _check, _ops
-from sigua_torch._ops import HALF
+from sigua_torch._ops import exact
 
 
 class Examples(NamedTuple):
@@ -20,16 +20,19 @@ class Examples(NamedTuple):
     y: Tensor  # labels, those of who takes no part replaced by 0 if they are looked up
     valid: Tensor | None  # bool, with a loss's shape: who takes part; None if known that all do
     shape: torch.Size | None  # of the losses; None where only the loss can tell
-    plain: bool  # whether NumPy can look at them
+    viewable: bool  # whether NumPy can look at them
 
 
 def logits_of(output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return the logits of a model's output, classes in dimension 1, and their target.
 
-    They are (N, length, k) where the target is (N, length), as in token classification. A causal
-    language model (its output is a `CausalLMOutput...`) predicts the next token at each place: the
-    last place has no target, and the first token no logits.
+    Tensors are left as they are. Other outputs have (N, length, k) where the target is (N, length),
+    as in token classification. A causal language model (its output is a `CausalLMOutput...`)
+    predicts the next token at each place: the last place has no target, and the first token no
+    logits.
     """
+    if isinstance(output, Tensor):
+        return output, target
     if isinstance(output, (tuple, list)):
         advice = "return_dict=True in the model's config, or passing the logits"
         rule = "be logits, or an output that names them"
@@ -56,7 +59,8 @@ def of_classes(
     Arguments are those of the call; `looked_up` says whether anything but `F.cross_entropy`, which
     ignores -100, looks up by labels.
     """
-    _check_tensors(input, target)
+    _check.tensor("input", input)
+    _check.tensor("target", target, input.device, "input")
     x, y = input, target
     usual = y.dtype == torch.int64 and x.ndim == 2 and x.shape[:1] == y.shape and x.shape[1] > 1
     if not (usual and x.is_floating_point()):
@@ -66,38 +70,31 @@ def of_classes(
         _check.mask("where", where, shape, x.device)
     if x.ndim == 1:
         x, y, where = x[None], y[None], None if where is None else where[None]
-    x = x.float() if x.dtype in HALF else x
-    plain = _ops.is_plain(x)
+    x = exact(x)
+    viewable = _ops.is_viewable(x)
     if y.is_floating_point():
-        if plain:
+        if viewable:
             _check.probabilities(y, where)
         y = y.to(x.dtype) if where is None else y.to(x.dtype).masked_fill(~where.unsqueeze(1), 0.0)
-        return Examples(x, y, where, shape, plain)
+        return Examples(x, y, where, shape, viewable)
     y = y if usual else y.long()  # uint8 would index like a mask
-    y, valid = _indices(y, where, x.shape[1], ignore_index, plain)
+    y, valid = _indices(y, where, x.shape[1], ignore_index, viewable)
     if valid is not None and (looked_up or where is not None or ignore_index != -100):
         y = y * valid
-    return Examples(x, y, valid, shape, plain)
-
-
-def _check_tensors(input: Tensor, target: Tensor) -> None:
-    usual = type(input) is Tensor and type(target) is Tensor
-    if not usual or input.device != target.device:
-        _check.tensor("input", input)
-        _check.tensor("target", target, input.device, "input")
+    return Examples(x, y, valid, shape, viewable)
 
 
 def _indices(
-    y: Tensor, where: Tensor | None, k: int, ignore_index: int, plain: bool
+    y: Tensor, where: Tensor | None, k: int, ignore_index: int, viewable: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return class indices, and who takes part, whose indices lie in [0, k)."""
-    if plain and where is None and not 0 <= ignore_index < k:
+    if viewable and where is None and not 0 <= ignore_index < k:
         codes = y.numpy().view(np.uint64)  # so that what is negative is large
         if codes.size == 0 or codes.max() < k:
             return y, None
     valid = y != ignore_index
     valid = valid if where is None else valid & where
-    if plain:
+    if viewable:
         _check.labels(y, valid, k)
         if valid.all():
             return y, None
@@ -111,21 +108,20 @@ def of_any(
 
     Of integers, `ignore_index` takes no part; targets of a sigmoid are to lie in [0, 1].
     """
-    _check_tensors(input, target)
-    plain, valid = _ops.is_plain(input), where
-    if input.dtype in HALF:
-        input = input.float()
-        target = target.float() if target.dtype in HALF else target
+    _check.tensor("input", input)
+    _check.tensor("target", target, input.device, "input")
+    viewable, valid = _ops.is_viewable(input), where
+    input, target = exact(input), exact(target)
     if not target.is_floating_point() and target.dtype != torch.bool:
         given = target != ignore_index
         valid = given if where is None else given & where
-        valid = None if plain and valid.all() else valid
-    if sigmoid and (plain or not target.is_floating_point()):
+        valid = None if viewable and valid.all() else valid
+    if sigmoid and (viewable or not target.is_floating_point()):
         _check.sigmoid(target, valid)
     if valid is not None and valid.shape == target.shape[: valid.ndim]:
         entries = valid.reshape(*valid.shape, *[1] * (target.ndim - valid.ndim))
         target = target.masked_fill(~entries, 0)
-    return Examples(input, target, valid, None, plain)
+    return Examples(input, target, valid, None, viewable)
 
 
 def groups_of(groups: Any, y: Tensor, input: Any, target: Any, shape: torch.Size) -> Tensor:

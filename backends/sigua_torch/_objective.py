@@ -13,10 +13,10 @@ from sigua.conditions import may_read_marks, reads
 from sigua.requirements import require_classes
 from sigua_torch import _check, _ops
 from sigua_torch._examples import Examples, groups_of, of_any, of_classes
-from sigua_torch._ops import as_seen, as_tensor, column
+from sigua_torch._ops import as_tensor, as_view, column
 from sigua_torch._pool import Pool, in_pool
 from sigua_torch._state import Confidence, Numbers
-from sigua_torch._wrapped import Options, Wrapped, reduced, shares
+from sigua_torch._wrapped import Options, Wrapped, reduced
 
 BLOCK = 2**16
 """Of so many entries NumPy makes one block of a large mini-batch."""
@@ -29,13 +29,13 @@ class Measured(NamedTuple):
 
     losses: Tensor  # (n,), with gradient
     shape: torch.Size  # what a loss has for the user
-    plain: bool  # whether NumPy can look at them
+    viewable: bool  # whether NumPy can look at them
     reduction: str
     ranked: Tensor  # (n,): what decides, without class weights and gradient
     columns: dict[str, Any]  # the other arguments of `step.select`
     items: Any  # what "mean" divides by; None for the examples at hand
     here: float | None  # their own part of `items`, where that is known and asked for
-    known: bool  # whether a class confidence may take `ranked` for cross-entropies at the labels
+    sums: Any  # what the class confidence moves by
 
 
 class Objective:
@@ -49,31 +49,30 @@ class Objective:
         numbers: Numbers,
         confidence: Confidence | None,
     ) -> None:
-        self.method, self.groups, self.pool, self.numbers = method, groups, pool, numbers
-        self.confidence, self.by_class = confidence, confidence is not None
-        self.reads_margins = self.by_class or reads(method.condition, "margins")
+        self.method, self.groups, self.pool = method, groups, pool
+        self.numbers, self.confidence = numbers, confidence
+        self.reads_margins = confidence is not None or reads(method.condition, "margins")
         self.of_classes = self.reads_margins or method.T is not None  # whatever the loss
         self.marks = 2 * may_read_marks(method.condition)
 
-    def plain(
+    def plain_loss(
         self, wrapped: Wrapped, input: Tensor, target: Tensor, where: Any, items: Any
     ) -> Tensor:
-        """Return the plain criterion's loss."""
+        """Return the wrapped criterion's own loss."""
         options = wrapped.read()
         items = items if options.reduction == "mean" else None
         if wrapped.is_module and where is None and items is None:
-            plain: Tensor = wrapped.loss(input, target)
-            return plain
-        x, y, valid, shape, readable = self._examples(wrapped, options, input, target, where)
-        options = options.cast(x.dtype)
-        losses = options.loss.at_label(_ops, x, y)
-        losses, valid = losses.reshape(losses.shape if shape is None else shape), column(valid)
+            own: Tensor = wrapped.loss(input, target)
+            return own
+        given = self._examples(wrapped, options, input, target, where)
+        options = options.cast(given.logits.dtype)
+        losses = options.loss.at_label(_ops, given.logits, given.y)
+        losses = losses if given.shape is None else losses.reshape(given.shape)
+        valid = column(given.valid)
         if items is not None:
-            items = _check.items(items, _taking_part(losses, valid) if readable else None)
-        by_class = None
-        if options.weight is not None and step.is_index(y, x):
-            by_class = shares(options.weight, y, valid)
-        return reduced(losses, options.reduction, valid, by_class, items)
+            items = _check.items(items, _taking_part(losses, valid) if given.viewable else None)
+        shares = options.shares(given.logits, given.y, valid)
+        return reduced(losses, options.reduction, valid, shares, items)
 
     def measured(
         self,
@@ -86,11 +85,12 @@ class Objective:
     ) -> Measured:
         """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
         method, numbers, options = self.method, self.numbers, wrapped.read()
-        x, y, valid, shape, plain = given = self._examples(wrapped, options, input, target, where)
-        if not plain:
+        given = self._examples(wrapped, options, input, target, where)
+        x, y, valid, shape, viewable = given
+        if not viewable:
             _check.tensor("input", x, numbers.device, "criterion")
             if _ops.is_transformed():
-                _check.transforms(self.by_class, numbers.steps_per_epoch)
+                _check.transforms(self.confidence is not None, numbers.steps_per_epoch)
         M, options = numbers.matrix(x), options.cast(x.dtype)
         losses = step.corrected_losses(_ops, method.correction, M, options.loss, x, y)
         if shape is None:
@@ -105,22 +105,27 @@ class Objective:
             _check.trusted(method, trusted, shape, x.device)
         ranked = losses.detach()
         if options.weight is not None:
-            z, unweighted = x.detach(), options.loss._replace(weight=None)
-            ranked = step.corrected_losses(_ops, method.correction, M, unweighted, z, y)
+            z = x.detach()
+            ranked = step.corrected_losses(_ops, method.correction, M, options.unweighted, z, y)
         columns = self._columns(given, options, trusted)
         if self.groups is not None:
             columns["groups"] = groups_of(self.groups, y, input, target, shape)
-        here = None if items is None or not plain else _taking_part(losses, valid)
-        items = None if items is None else _check.items(items, here)
-        counted = float(columns["shares"].sum()) if here and "shares" in columns else here
-        if self.confidence is not None and items is not None:
-            self.confidence.check(items, counted)
+        here: float | None = None
+        if items is not None:
+            here = _taking_part(losses, valid) if viewable else None
+            items = _check.items(items, here)
+            here = float(columns["shares"].sum()) if here and "shares" in columns else here
+        ranked, sums = column(ranked), None
+        if self.confidence is not None:
+            if items is not None:
+                self.confidence.check(items, here)
+            is_p = method.T is None and step.is_index(y, x) and options.is_unsmoothed
+            seen = columns.get("valid"), ranked if is_p else None
+            sums = columns["margins"].sums(*map(as_view, seen) if viewable else seen)
         if self.pool is not None:
             self.pool.check(shape.numel())
-        losses, ranked = column(losses), column(ranked)
-        known = self.by_class and method.T is None and step.is_index(y, x) and options.is_plain
         return Measured(
-            losses, shape, plain, options.reduction, ranked, columns, items, counted, known
+            column(losses), shape, viewable, options.reduction, ranked, columns, items, here, sums
         )
 
     def _examples(
@@ -131,41 +136,34 @@ class Objective:
             return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
         weight = options.weight
         looked_up = self.of_classes or self.groups is not None or weight is not None
-        looked_up = looked_up or not options.is_plain
+        looked_up = looked_up or not options.is_unsmoothed
         given = of_classes(input, target, where, options.ignore_index, looked_up)
-        if weight is not None or self.of_classes:
-            k = given.logits.shape[1]
+        k = given.logits.shape[1]
+        if self.of_classes:
             require_classes(self.method, k)
-            if weight is not None and len(weight) != k:
-                rule = f"have an entry for each of the input's {k} classes"
-                _check.refuse("weight", rule, len(weight), "one weight per class")
+        if weight is not None and len(weight) != k:
+            rule = f"have an entry for each of the input's {k} classes"
+            _check.refuse("weight", rule, len(weight), "one weight per class")
         return given
 
     def _columns(self, given: Examples, options: Options, trusted: Any) -> dict[str, Any]:
         """Return who takes part and with what share, and what a rule may ask for."""
-        x, y, valid, _, plain = given
-        columns: dict[str, Any] = {}
-        if valid is not None:
-            columns["valid"] = column(valid)
-        if options.weight is not None and step.is_index(y, x):
-            columns["shares"] = shares(options.weight, y, columns.get("valid"))
-        if trusted is not None:
-            columns["trusted"] = column(trusted)
+        x, y, valid, _, viewable = given
+        columns: dict[str, Any] = {"valid": column(valid), "trusted": column(trusted)}
+        columns["shares"] = options.shares(x, y, columns["valid"])
         if self.reads_margins:
             known = self.confidence
-            state = None if known is None else known.state(x.shape[1], plain)
-            columns["margins"] = margins_of(x, y, state, plain)
-        T = self.numbers.class_sums
-        if T is not None:
-            loss = options.loss
-            loss = loss._replace(weight=None) if options.weight is not None else loss
+            state = None if known is None else known.state(x.shape[1], viewable)
+            columns["margins"] = margins_of(x, y, state, viewable)
+        if self.numbers.column_sums is not None:
 
             def sums() -> Any:
-                found = step.class_sums(_ops, T, loss, x.detach()).reshape(-1)
-                return as_seen(found) if plain else found
+                row, loss = self.numbers.column_sums, options.unweighted
+                found = step.class_sums(_ops, row, loss, x.detach()).reshape(-1)
+                return as_view(found) if viewable else found
 
             columns["sums"] = sums
-        return columns
+        return {name: part for name, part in columns.items() if part is not None}
 
     def refuse(self) -> None:
         """Tell the other processes that this one refuses its mini-batch."""
@@ -179,48 +177,43 @@ class Objective:
         Masks are tensors, or arrays of NumPy; the rest are tensors. `silent` is None for nobody.
         What has to move with the step is moved.
         """
-        losses, plain, items, pool = measured.losses, measured.plain, measured.items, self.pool
+        losses, viewable, pool = measured.losses, measured.viewable, self.pool
         ranked, columns = measured.ranked, measured.columns
         if pool is not None:
-            ranked, columns = in_pool(ranked, pool, plain, self.marks, columns)
+            ranked, columns = in_pool(ranked, pool, viewable, self.marks, columns)
         ops: Any = _ops
-        if plain:
-            ops, ranked = step.numpy_names, as_seen(ranked)
-            columns = {name: as_seen(part) for name, part in columns.items()}
-        readable = plain or (losses.is_cpu and not torch.compiler.is_compiling())
+        if viewable:
+            ops, ranked = step.numpy_names, as_view(ranked)
+            columns = {name: as_view(part) for name, part in columns.items()}
+        readable = viewable or (losses.is_cpu and not torch.compiler.is_compiling())
         size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
         now = self.numbers.now(readable)
         chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if measured.reduction == "mean":
+            items = measured.items
             if items is None:
                 items = columns["shares"].sum() if "shares" in columns else size
-                # Gradients are averaged over the processes.
-                items = items if pool is None else items / pool.processes
+            elif pool is not None:
+                items = pool.total_of(items, losses, viewable)
+            # Gradients are averaged over the processes.
+            items = items if pool is None else items / pool.processes
             weights = weights / _ops.or_one(items)
         if pool is not None:
             n = losses.shape[0]
             good, bad, weights, silent = (
                 pool.own(part, n) for part in (good, bad, weights, silent)
             )
-        self._remember(measured)
+        if self.confidence is not None:
+            sums = as_tensor(measured.sums)
+            sums = sums if pool is None else pool.total(sums)
+            self.confidence.add(sums, measured.items, measured.here)
         self.numbers.advance()
-        if plain:
+        if viewable:
             weights = torch.from_numpy(weights)
             weights = weights if weights.dtype == losses.dtype else weights.to(losses.dtype)
             silent = torch.from_numpy(silent) if silent.any() else None
         return step.Selection(good, bad, weights, silent)
-
-    def _remember(self, measured: Measured) -> None:
-        """Move the class confidence."""
-        if self.confidence is not None:
-            valid = measured.columns.get("valid")
-            known = measured.ranked if measured.known else None
-            if measured.plain:
-                valid, known = as_seen(valid), as_seen(known)
-            sums = as_tensor(measured.columns["margins"].sums(valid, known))
-            sums = sums if self.pool is None else self.pool.total(sums)
-            self.confidence.add(sums, measured.items, measured.here)
 
 
 def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
@@ -240,10 +233,10 @@ class Blocks(step.Margins):
         return np.concatenate([margins(by_class, power) for margins in made])
 
 
-def margins_of(logits: Tensor, y: Tensor, state: Any, plain: bool) -> step.Margins:
-    """Return what measures margins, by NumPy's names where that is plain, as is the state."""
-    if not plain:
+def margins_of(logits: Tensor, y: Tensor, state: Any, viewable: bool) -> step.Margins:
+    """Return what measures margins, by NumPy's names where those can, as of the state."""
+    if not viewable:
         return step.Margins(_ops, logits.detach(), y, state)
-    x = as_seen(logits)
+    x = as_view(logits)
     x = np.asfortranarray(x) if x.ndim == 2 and x.shape[1] <= FEW_CLASSES else x
-    return Blocks(step.numpy_names, x, as_seen(y), state)
+    return Blocks(step.numpy_names, x, as_view(y), state)

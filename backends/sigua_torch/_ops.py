@@ -29,23 +29,28 @@ argsort = partial(torch.argsort, stable=True)
 cross_entropy = partial(F.cross_entropy, reduction="none")
 
 
+def exact(x: Tensor) -> Tensor:
+    """Return it in float32 or better, if it is a float."""
+    return x.float() if x.dtype in HALF else x
+
+
 def is_transformed() -> bool:
     """Return whether this is eager code inside a transform of `torch.func`."""
     return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
 
 
-def is_plain(x: Tensor) -> bool:
+def is_viewable(x: Tensor) -> bool:
     """Return whether NumPy can look at x: in memory, eager, no subclass with ways of its own."""
     if torch.compiler.is_compiling() or not x.is_cpu or is_transformed():
         return False
     return type(x) is Tensor or type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
 
 
-def as_seen(x: Any) -> Any:
+def as_view(x: Any) -> Any:
     """Return tensors as NumPy's views of their memory, and anything else as it is."""
     if isinstance(x, Tensor):
         return x.numpy(force=True)  # also of a negated view
-    return Split(as_seen(x.good), as_seen(x.bad)) if isinstance(x, Split) else x
+    return Split(as_view(x.good), as_view(x.bad)) if isinstance(x, Split) else x
 
 
 def as_tensor(x: Any) -> Tensor:
@@ -117,7 +122,7 @@ def full_labels(x: Tensor, label: int) -> Tensor:
 
 
 def floor(z: Tensor, low: float) -> Tensor:
-    if is_plain(z) and z.numel() and z.detach().min().item() >= low:
+    if is_viewable(z) and z.numel() and z.detach().min().item() >= low:
         return z
     return z.clamp(min=low)
 
@@ -130,7 +135,7 @@ def where(mask: Tensor, x: Any, y: Any) -> Tensor:
 
 def are_small(x: Tensor, limit: float) -> bool:
     column = x.detach().reshape(-1)
-    return is_plain(x) and torch.dot(column, column).item() <= limit * limit
+    return is_viewable(x) and torch.dot(column, column).item() <= limit * limit
 
 
 def sums_by(values: Tensor, groups: Tensor, number: int) -> Tensor:

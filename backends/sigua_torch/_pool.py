@@ -21,9 +21,11 @@ REFUSED = -1
 class Pool:
     """Gathers the values that decide about examples from a process group.
 
-    Every process must call the criterion at every step, even without examples. Copies of a
-    criterion share its pool. A pool with a process group of its own cannot be pickled, because
-    process groups cannot.
+    Every process must call the criterion at every step, even without examples. If one refuses its
+    mini-batch, all raise, and may go on together. On a card with `largest`, where nothing is read,
+    it raises alone, and the loss of the others is NaN, or they wait for it: end all, as torchrun
+    does. Copies of a criterion share its pool. A pool with a process group of its own cannot be
+    pickled, because process groups cannot.
 
     Args:
         group: the process group; None for the default group.
@@ -43,12 +45,6 @@ class Pool:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Pool:
         return self
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self.group is not None:
-            rule, got = "be True or Pool(largest=...) to be pickled", "a process group"
-            _check.refuse("sync", rule, got, "saving criterion.state_dict()")
-        return self.__dict__
 
     @property
     def processes(self) -> int:
@@ -98,6 +94,12 @@ class Pool:
         dist.all_reduce(total, group=self.group)
         return total
 
+    def total_of(self, number: Any, like: Tensor, viewable: bool) -> Any:
+        """Return the sum of a number, or 0-d tensor, over the processes; a number if viewable."""
+        given = isinstance(number, Tensor)
+        total = self.total(number.to(like) if given else like.new_full((), number))
+        return total.item() if viewable else total
+
     def own(self, pooled: Any, n: int) -> Any:
         """Return this process's n entries of a pooled column."""
         start = dist.get_rank(self.group) * (len(pooled) // self.processes)
@@ -140,12 +142,12 @@ def _refuse_with_the_other() -> NoReturn:
 
 
 def in_pool(
-    ranked: Tensor, pool: Pool, plain: bool, marks: int, columns: dict[str, Any]
+    ranked: Tensor, pool: Pool, viewable: bool, marks: int, columns: dict[str, Any]
 ) -> tuple[Tensor, dict[str, Any]]:
     """Return what decides, and the other columns of `step.select`, of all processes, padded.
 
     Padding takes no part. Of `trusted` every process gives `marks` columns. If another process
-    refuses its mini-batch, raise ValueError where values can be read (`plain`).
+    refuses its mini-batch, raise ValueError where values can be read (`viewable`).
     """
     ones = torch.ones_like(ranked)
     trusted, groups = columns.get("trusted"), columns.get("groups")
@@ -155,13 +157,13 @@ def in_pool(
     given += [ones if each is None else each for each in masks[:marks]]
     valid, pooled, shares, *rest = pool.gather(given if groups is None else [*given, groups])
     refused = (valid == REFUSED).any()
-    if plain and refused:
+    if viewable and refused:
         _refuse_with_the_other()
 
     def of_all(measure: Callable[..., Any]) -> Callable[..., Any]:
         def gathered(*how: Any) -> Any:
             found = pool.gather([as_tensor(measure(*how))])[0].to(ranked.dtype)
-            return found.numpy() if plain else found
+            return found.numpy() if viewable else found
 
         return gathered
 

@@ -7,7 +7,6 @@ them.
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,7 @@ from sigua_torch import _check, _ops
 
 MOST_STEPS = 1_000_000
 WIDTH, COUNTS_WIDTH = 1024, 128
-"""The class confidence is saved in whole multiples of so many classes, with counts or without, so
-that the shape of a state dict does not depend on whether the first mini-batch has come."""
+"""The class confidence is saved with a multiple of so many classes, without counts or with."""
 MOST_PARTS = 1_000
 """After so many micro-batches without it, `end_step` was forgotten."""
 ROUNDING = 1 + 1e-4
@@ -40,9 +38,12 @@ class Numbers:
     tables: list[Tensor]
 
     def __init__(self, method: Method, steps_per_epoch: int | None, like: Tensor) -> None:
+        self.method, self.steps_per_epoch, self._epoch = method, steps_per_epoch, 0.0
+        self._columns: list[Any] = [np.array([number]) for number in method.at(0)]
         if steps_per_epoch is not None:
             _check_steps(method, steps_per_epoch)
-        self.method, self.steps_per_epoch, self._epoch = method, steps_per_epoch, 0.0
+            steps = math.ceil(method.horizon * steps_per_epoch)
+            self._columns = method.at_each(np.arange(steps + 1) / steps_per_epoch)
         self.step = torch.zeros((), dtype=torch.int64, device=like.device)
         self.move(like)
 
@@ -58,24 +59,26 @@ class Numbers:
         if self.steps_per_epoch is not None:  # a resumed run may have other batches, so other steps
             self.step.fill_(round(epoch * self.steps_per_epoch))
             return
-        for table, number in zip(self.tables, at, strict=True):
-            if isinstance(number, float) and not table.is_floating_point():
+        for column, number in zip(self._columns, at, strict=True):
+            if isinstance(number, float) and column.dtype.kind != "f":
                 raise ValueError(
                     "condition: must return numbers of the same type in each epoch, got "
                     f"{number!r} at epoch {epoch:g} and an integer at epoch 0; try floats"
                 )
-        self._at, self._epoch = at, float(epoch)
-        for table, number in zip(self.tables, at, strict=True):
+        self._epoch = float(epoch)
+        for column, table, number in zip(self._columns, self.tables, at, strict=True):
+            column[0] = number
             table.fill_(number)
 
     def now(self, as_numbers: bool) -> tuple[Any, ...]:
         """Return the current numbers, as Python numbers or as 0-d tensors on the device."""
-        if self.steps_per_epoch is None:
-            return self._at if as_numbers else tuple(self.tables)
+        counts, last = self.steps_per_epoch is not None, len(self._columns[0]) - 1
         if as_numbers:
-            row = min(int(self.step), len(self._columns[0]) - 1)
+            row = min(int(self.step), last) if counts else 0
             return tuple(column[row].item() for column in self._columns)
-        place = self.step.clamp(max=len(self.tables[0]) - 1).reshape(1)
+        if not counts:
+            return tuple(self.tables)
+        place = self.step.clamp(max=last).reshape(1)
         return tuple(table.index_select(0, place).squeeze(0) for table in self.tables)
 
     def advance(self) -> None:
@@ -91,32 +94,29 @@ class Numbers:
 
     def move(self, like: Tensor) -> None:
         """Make everything in another precision, or elsewhere."""
-        self.device, T = like.device, self.method.T
-        lost = self.step.is_meta
-        self.step = (
-            self.step.new_zeros((), device=like.device) if lost else self.step.to(like.device)
-        )
-        self._at = self.method.at(self._epoch)
-        self._columns: list[Any] = [np.array(number) for number in self._at]
-        if self.steps_per_epoch is not None:
-            steps = math.ceil(self.method.horizon * self.steps_per_epoch)
-            self._columns = self.method.at_each(np.arange(steps + 1) / self.steps_per_epoch)
+        self.device, counts = like.device, self.steps_per_epoch is not None
+        step = torch.zeros_like(self.step, device="cpu") if self.step.is_meta else self.step
+        self.step = step.to(like.device)
         self.tables = [
-            _ops.constant(column, like) if column.dtype.kind == "f" else _ops.index(column, like)
+            (_ops.constant if column.dtype.kind == "f" else _ops.index)(
+                column if counts else column[0], like
+            )
             for column in self._columns
         ]
         self._matrices: dict[torch.dtype, Matrix | None] = {}
         self.matrix(like)
-        self.class_sums: SimpleNamespace | None = None
-        """What `sigua.step.class_sums` reads of T, where the rule may ask for them."""
-        backward = self.method.correction == "backward"
-        if T is not None and backward and may_read_class_sums(self.method.condition):
-            sums = _ops.constant(T.inverse_column_sums, like)
-            self.class_sums = SimpleNamespace(inverse_column_sums=sums)
+        self.column_sums: Tensor | None = None
+        """Those of T^-1, where the rule may ask for class sums."""
+        method = self.method
+        if method.correction == "backward" and may_read_class_sums(method.condition):
+            T: Any = method.T
+            self.column_sums = _ops.constant(T.inverse_column_sums, like)
 
 
 class Confidence:
     """What a rule remembers (`sigua.confidence`), which moves once a step of the optimizer.
+
+    A state of fewer classes is one of more in which those that are new are 0.
 
     Args:
         counts: whether the rule needs counts, too.
@@ -127,8 +127,6 @@ class Confidence:
         self.counts, self.device = counts, device
         self.seen: Tensor | None = None
         """The state, (2, k), or with counts (4 + k, k)."""
-        self._used = -1
-        """Of a loaded state, which is padded, how many classes are not all 0; -1 of any other."""
         self._forget()
 
     def _forget(self) -> None:
@@ -137,30 +135,26 @@ class Confidence:
         self._items: Any = None
         self._counted, self._parts = 0.0, 0
 
-    def state(self, k: int, plain: bool) -> Any:
-        """Return the state as it was before this step.
+    def state(self, k: int, viewable: bool) -> Any:
+        """Return the state of k classes as it was before this step.
 
         Raises:
-            ValueError: the number of classes has changed, or is too large for counts.
+            ValueError: there are fewer classes than before, or too many for counts.
         """
+        kept = self.pending if self.seen is None else self.seen
+        if kept is not None and kept.shape[1] > k:
+            rule = f"have the {kept.shape[1]} classes or more of the class confidence that is kept"
+            _check.refuse("input", rule, k, "a criterion for each output")
         if self.seen is None:
             zeros = confidence.zeros(k, self.counts)
-            return zeros if plain else torch.from_numpy(zeros).to(self.device)
-        known = self.seen.shape[1]
-        if 0 <= self._used <= k:  # what is left out is 0
-            self.seen = self._widened(k - known)
-            self._used = -1
-        elif known != k:
-            raise ValueError(
-                f"input: must have the {max(self._used, 0) or known} classes whose confidence the "
-                f"criterion keeps, got {k}; try a criterion for each output"
-            )
-        return self.seen.numpy() if plain else self.seen
+            return zeros if viewable else torch.from_numpy(zeros).to(self.device)
+        seen = self._widened(self.seen, k)
+        return seen.numpy() if viewable else seen
 
-    def _widened(self, classes: int) -> Tensor:
-        """Return the state with more classes, or with fewer, which are 0."""
-        seen: Any = self.seen
-        return nn.functional.pad(seen, (0, classes, 0, classes if self.counts else 0))
+    def _widened(self, seen: Tensor, k: int) -> Tensor:
+        """Return a state of k classes."""
+        new = k - seen.shape[1]
+        return nn.functional.pad(seen, (0, new, 0, new if self.counts else 0)) if new else seen
 
     def check(self, items: Any, here: float | None) -> None:
         """Raise ValueError where it is certain that a step has ended without `end_step`.
@@ -180,10 +174,10 @@ class Confidence:
                 "try criterion.end_step() after each optimizer.step()"
             )
 
-    def add(self, sums: Any, items: Any, here: float | None) -> None:
+    def add(self, sums: Tensor, items: Any, here: float | None) -> None:
         """Add the sums of a mini-batch, or of a micro-batch if `items` are given."""
-        batch = sums if isinstance(sums, Tensor) else torch.from_numpy(sums)
-        self.pending = batch if self.pending is None else self.pending + batch
+        before, k = self.pending, sums.shape[1]
+        self.pending = sums if before is None else self._widened(before, k) + sums
         if items is None:
             self.end()
         elif not torch.compiler.is_compiling():  # in a graph, nothing counts on the host
@@ -195,30 +189,33 @@ class Confidence:
         batch: Any = self.pending
         if batch is not None:
             seen: Any = torch.zeros_like(batch) if self.seen is None else self.seen
-            self.seen = seen
+            seen = self.seen = self._widened(seen, batch.shape[1])
             ops: Any = _ops
-            if _ops.is_plain(seen):
+            if _ops.is_viewable(seen):
                 ops, seen, batch = numpy_names, seen.numpy(), batch.numpy()
             seen[:] = confidence.moved(seen, batch, ops)
             self._forget()
 
     def saved(self) -> Tensor:
-        """Return a copy of what is kept, padded."""
+        """Return a copy of what is kept, of a multiple of so many classes.
+
+        Then its shape does not depend on whether the first mini-batch has come.
+        """
         width = COUNTS_WIDTH if self.counts else WIDTH
-        if self.seen is None:
-            return torch.from_numpy(confidence.zeros(width, self.counts)).to(self.device)
-        return self._widened(-self.seen.shape[1] % width).clone()
+        zeros = torch.from_numpy(confidence.zeros(width, self.counts)).to(self.device)
+        seen = zeros if self.seen is None else self.seen
+        return self._widened(seen, math.ceil(seen.shape[1] / width) * width).clone()
 
     def load(self, state: Tensor) -> None:
         """Take over what was saved; begin anew after a rule that remembers something else."""
-        if (state.shape[0] > 2) != self.counts:
-            self.seen, self._used = None, -1
-            self._forget()
-            return
-        exact = torch.promote_types(state.dtype, torch.float32)
-        used = [] if state.is_meta else state.ne(0).any(0).nonzero().flatten().tolist()
-        self.seen, self._used = state.to(self.device, exact, copy=True), max(used, default=-1) + 1
+        self.seen = None
         self._forget()
+        used = None if state.is_meta else state.any(0).nonzero()
+        if used is None or not used.numel() or (len(state) > 2) != self.counts:
+            return
+        k, exact = int(used.max()) + 1, torch.promote_types(state.dtype, torch.float32)
+        kept = state[: confidence.zeros(k, self.counts).shape[0], :k]
+        self.seen = kept.to(self.device, exact, copy=True)
 
     def move(self, device: torch.device) -> None:
         """Move it elsewhere; no cast, which might not count to 100."""
@@ -228,14 +225,6 @@ class Confidence:
             return None if x is None or lost else x.to(device)
 
         self.device, self.seen, self.pending = device, moved(self.seen), moved(self.pending)
-
-
-def is_saved(state: Tensor) -> bool:
-    """Return whether a matrix has the shape of an epoch, and what `Confidence.saved` returns."""
-    if state.ndim != 2:
-        return False
-    rows, k = state.shape[0], state.shape[1] - 1
-    return (rows == 2 and k >= 0) or (rows > 2 and k > 0 and rows == k + confidence.VECTORS)
 
 
 def _check_steps(method: Method, steps_per_epoch: int) -> None:

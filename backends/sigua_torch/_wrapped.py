@@ -24,9 +24,14 @@ class Options(NamedTuple):
     reduction: str
 
     @property
-    def is_plain(self) -> bool:
+    def is_unsmoothed(self) -> bool:
         """Whether it is cross-entropy, unsmoothed."""
         return isinstance(self.loss, step.CrossEntropy) and not self.loss.smoothing
+
+    @property
+    def unweighted(self) -> Any:
+        """What decides: class weights scale losses, and do no more."""
+        return self.loss if self.weight is None else self.loss._replace(weight=None)
 
     def cast(self, dtype: torch.dtype) -> Options:
         """Return them with the weights in the logits' precision."""
@@ -34,6 +39,13 @@ class Options(NamedTuple):
             return self
         weight = self.weight.to(dtype)
         return self._replace(weight=weight, loss=self.loss._replace(weight=weight))
+
+    def shares(self, x: Tensor, y: Tensor, valid: Tensor | None) -> Tensor | None:
+        """Return each example's part of the denominator, (n,); None for 1 each."""
+        if self.weight is None or not step.is_index(y, x):
+            return None
+        found = self.weight[y].reshape(-1)
+        return found if valid is None else found.masked_fill(~valid, 0.0)
 
 
 class Wrapped:
@@ -81,12 +93,6 @@ class Wrapped:
         return losses
 
 
-def shares(weight: Tensor, y: Tensor, valid: Tensor | None) -> Tensor:
-    """Return each example's part of the plain criterion's denominator, (n,), for labels y."""
-    found: Tensor = weight[y].reshape(-1)
-    return found if valid is None else found.masked_fill(~valid, 0.0)
-
-
 def reduced(
     losses: Tensor, reduction: str, valid: Tensor | None, shares: Tensor | None, items: Any
 ) -> Tensor:
@@ -95,10 +101,8 @@ def reduced(
         losses = losses.masked_fill(~valid.reshape(losses.shape), 0.0)
     if reduction == "none":
         return losses
+    if reduction == "mean" and items is None:
+        taking_part = losses.numel() if valid is None else valid.sum()
+        items = taking_part if shares is None else shares.sum()
     total = losses.sum()
-    if reduction == "sum":
-        return total
-    if items is None:
-        items = losses.numel() if valid is None else valid.sum()
-        items = items if shares is None else shares.sum()
-    return torch.div(total, items)
+    return total if items is None else torch.div(total, items)

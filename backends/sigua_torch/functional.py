@@ -14,7 +14,7 @@ from sigua.requirements import require_classes, require_method
 from sigua_torch import _check, _ops
 from sigua_torch._examples import of_classes
 from sigua_torch._objective import margins_of
-from sigua_torch._ops import HALF, as_seen, as_tensor, column
+from sigua_torch._ops import as_tensor, as_view, column, exact
 from sigua_torch._wrapped import Criterion, Wrapped
 
 
@@ -112,36 +112,37 @@ def select(
     """
     require_method(method)
     _check.tensor("losses", losses)
-    plain, ranked = _ops.is_plain(losses), losses.detach().reshape(-1)
+    viewable, ranked = _ops.is_viewable(losses), losses.detach().reshape(-1)
     if where is not None:
         _check.mask("where", where, losses.shape, losses.device)
     _check.trusted(method, trusted, losses.shape, losses.device)
-    x = None if logits is None else _exact(logits.detach())
+    x = None if logits is None else exact(logits.detach())
     if isinstance(groups, str):
         checks.choice("groups", groups, ("class",))
         groups = _given("labels", labels)
 
     def see(value: Any) -> Any:
-        return as_seen(value) if plain else value
+        return as_view(value) if viewable else value
 
     by_class, margins = reads(method.condition, "confidence"), None
     if by_class or reads(method.condition, "margins"):
         x, state = _given("logits", x), see(confidence)
         if by_class and state is None:
             zeros = remembered(x.shape[1], reads(method.condition, "counts"))
-            state = zeros if plain else torch.from_numpy(zeros).to(x.device)
-        margins = margins_of(x, _given("labels", labels), state if by_class else None, plain)
+            state = zeros if viewable else torch.from_numpy(zeros).to(x.device)
+        margins = margins_of(x, _given("labels", labels), state if by_class else None, viewable)
 
     def sums() -> Any:
         T: Any = method.T
-        found = step.class_sums(_ops, T, step.CrossEntropy(), _given("logits", x))
+        own = step.CrossEntropy()
+        found = step.class_sums(_ops, T.inverse_column_sums, own, _given("logits", x))
         return see(found.reshape(-1))
 
     chosen = step.select(
-        step.numpy_names if plain else _ops,
+        step.numpy_names if viewable else _ops,
         method,
         method.at(epoch),
-        see(_exact(ranked)),
+        see(exact(ranked)),
         valid=see(column(where)),
         trusted=see(column(trusted)),
         sums=sums if method.T is not None and method.correction == "backward" else None,
@@ -149,11 +150,6 @@ def select(
         groups=see(column(groups)),
     )
     return step.Selection(*(as_tensor(part).reshape(losses.shape) for part in chosen))
-
-
-def _exact(x: Tensor) -> Tensor:
-    """Return it in float32 or better."""
-    return x.float() if x.dtype in HALF else x
 
 
 def _given(name: str, value: Tensor | None) -> Tensor:

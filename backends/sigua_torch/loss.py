@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from sigua import Method, Split
+from sigua import Method, Split, confidence
 from sigua.conditions import reads
 from sigua.requirements import require_method, require_whole
 from sigua_torch import _check, _ops
@@ -17,7 +17,7 @@ from sigua_torch._examples import logits_of
 from sigua_torch._objective import Objective
 from sigua_torch._ops import as_tensor
 from sigua_torch._pool import pool_of
-from sigua_torch._state import Confidence, Numbers, is_saved
+from sigua_torch._state import Confidence, Numbers
 from sigua_torch._wrapped import Criterion, Wrapped
 
 Groups = str | Callable[[Any, Tensor], Tensor] | None
@@ -87,7 +87,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         steps_per_epoch: int | None = None,
         **others: NoReturn,
     ) -> None:
-        _check.options(others)
+        for name in others:
+            _check.option(name, TypeError)
         require_method(method)
         _check.groups(groups, sync)
         if groups is not None:
@@ -165,8 +166,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         return f"{type(self).__name__}({self._method!r})"
 
     def __getattr__(self, name: str) -> Any:
-        if name in _check.MOVED:
-            _check.moved(name, self.loss, "read")
+        if name in _check.OF_THE_LOSS:
+            _check.option(name)
         return super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -175,10 +176,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
             margins = any(reads(method.condition, name) for name in ("margins", "confidence"))
             _check.loss(value, "T" if method.T is not None else "margins" * margins)
             self._wrapped = Wrapped(value)
-        elif name in _check.MOVED:
-            _check.moved(name, self.loss, "set")
-        elif name in _check.FIXED:
-            _check.fixed(name)
+        elif name in _check.OF_THE_LOSS or name in _check.FIXED:
+            _check.option(name)
         super().__setattr__(name, value)
 
     def forward(
@@ -203,21 +202,22 @@ class SIGUALoss(nn.CrossEntropyLoss):
             trusted: bool, with a loss's shape, or a `sigua.Split` of two, for `sigua.Known`.
             num_items_in_batch: what "mean" divides by, instead of the examples at hand: with
                 gradient accumulation, the size of the whole accumulated batch, above 0; with class
-                weights, the sum of its labels' weights. For a method with a class confidence, such
-                as `sigua_ag`, `end_step` has to be called after each step of the optimizer. A
-                compiled criterion cannot tell that it was forgotten.
+                weights, the sum of its labels' weights; with `sync`, each process's own, of which
+                the mean is taken, for gradients are averaged, too. For a method with a class
+                confidence, such as `sigua_ag`, `end_step` has to be called after each step of the
+                optimizer. A compiled criterion cannot tell that it was forgotten.
 
         Raises:
             ValueError: shapes, dtypes or labels that do not fit.
         """
-        if not isinstance(input, Tensor):
-            input, target = logits_of(input, target)
         objective, wrapped = self._objective, self._wrapped
         if not (self.training and torch.is_grad_enabled()):
-            return objective.plain(wrapped, input, target, where, num_items_in_batch)
+            logits, target = logits_of(input, target)
+            return objective.plain_loss(wrapped, logits, target, where, num_items_in_batch)
         try:
+            logits, target = logits_of(input, target)
             measured = objective.measured(
-                wrapped, input, target, where, trusted, num_items_in_batch
+                wrapped, logits, target, where, trusted, num_items_in_batch
             )
         except Exception:
             objective.refuse()
@@ -227,7 +227,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             self._advice.look(losses.shape[0])
         weights: Tensor
         good, bad, weights, silent = objective.chosen(measured)
-        transformed = not measured.plain and _ops.is_transformed()
+        transformed = not measured.viewable and _ops.is_transformed()
         self._last[:] = () if transformed else (good, bad, measured.shape)
         if silent is not None:
             losses = losses.masked_fill(silent, 0.0)
@@ -269,28 +269,21 @@ class SIGUALoss(nn.CrossEntropyLoss):
     def set_extra_state(self, state: Any) -> None:
         """Take over what `get_extra_state` returned, of a criterion with another method, too."""
         rule, advice = "be the state of a criterion, finite and not negative", "its state_dict()"
-        numbers = isinstance(state, Tensor) and state.is_floating_point()
-        if not numbers or not (state.numel() == 1 or is_saved(state)):
-            got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
+        got = tuple(state.shape) if isinstance(state, Tensor) else type(state).__name__
+        table = isinstance(state, Tensor) and state.ndim == 2  # of the epoch, and k classes
+        saved = table and len(state) in (2, state.shape[1] - 1 + confidence.VECTORS)
+        if not saved and not (isinstance(state, Tensor) and state.numel() == 1):
             _check.refuse("_extra_state", rule, got, advice)
         if not state.is_meta and not ((state >= 0) & (state < float("inf"))).all():
             _check.refuse("_extra_state", rule, state, advice)
         with torch.inference_mode(False):
             self._numbers.set(0.0 if state.is_meta else state.flatten()[0].item())
             if self._confidence is not None:  # which begins anew after another method's
-                self._confidence.load(state[:, 1:] if state.ndim == 2 else state.new_zeros(2, 0))
+                self._confidence.load(state.reshape(len(state) if table else 1, -1)[:, 1:])
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
-        old = {f"{prefix}weight": f"{prefix}loss.weight"}  # of a plain criterion, and of 0.2
-        old |= {f"{prefix}numbers._extra_state": f"{prefix}_extra_state"}
-        for name, new in old.items():
-            if name in state:
-                state[new] = state.pop(name)
-        # The state of a plain criterion, or of the network alone, changes nothing.
-        epoch = state.setdefault(f"{prefix}_extra_state", self.get_extra_state())
-        seen = state.pop(f"{prefix}confidence._extra_state", None)
-        if seen is not None and seen.shape[1]:
-            state[f"{prefix}_extra_state"] = torch.cat(
-                [epoch.flatten()[0].to(seen).expand(2, 1), seen], 1
-            )
+        # The state of a plain criterion, or of the network alone, changes nothing but its weight.
+        if f"{prefix}weight" in state:
+            state[f"{prefix}loss.weight"] = state.pop(f"{prefix}weight")
+        state.setdefault(f"{prefix}_extra_state", self.get_extra_state())
         super()._load_from_state_dict(state, prefix, *others)
