@@ -94,8 +94,7 @@ def update_confidence(confidence: Any, logits: Any, labels: Any, where: Any = No
     given = examples(standard(), logits, labels, where)
     logits, labels = given.predictions()
     k = logits.shape[1]
-    counts = np.shape(confidence) == zeros(k, counts=True).shape
-    state, _ = checked(confidence, k, counts)
+    state, _ = checked(confidence, k, counts=np.shape(confidence)[:1] > (2,))
     everyone = jnp.ones(labels.shape[:1], bool) if given.where is None else given.where
     sums = Margins(_ops, logits, labels, state).sums(everyone & (given.factor == 1))
     return jnp.asarray(moved(state, sums.astype(state.dtype), _ops))
@@ -112,7 +111,8 @@ def checked(confidence: Any, k: int, counts: bool) -> tuple[Array, Any]:
     found, shape = array("confidence", confidence), zeros(k, counts).shape
     if found.shape != shape or not is_kind(found, jnp.floating):
         raise ValueError(
-            f"confidence: must be float{shape}, got {found.dtype}{found.shape}; try {make}"
+            f"confidence: must be float{shape}, of {k} classes, got "
+            f"{found.dtype}{found.shape}; try {make}"
         )
     right = ((found >= 0) & (found < jnp.inf)).all()
     if not isinstance(right, Tracer) and not right:

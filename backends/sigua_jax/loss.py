@@ -18,9 +18,6 @@ from sigua_jax._examples import Examples, array, examples, per_example
 _NOW = {
     "weight": "loss=CrossEntropy(weight=...)",
     "label_smoothing": "loss=CrossEntropy(smoothing=...)",
-    "base": "loss=...",
-    "rank_by": "select(what_decides, ...), and its weights times your losses",
-    "per_class": 'groups="class"',
     "reduction": "select(corrected_losses(...), ...), and its weights times the losses",
 }
 

@@ -32,13 +32,14 @@ def refuse(
 
 def option(name: str, error: type[Exception] = AttributeError) -> NoReturn:
     """Refuse to give, set or read an option here."""
-    rule, advice = "be an option of SIGUALoss", "help(SIGUALoss)"
+    rule, got, advice = "be an option of SIGUALoss", "another", "help(SIGUALoss)"
     if name in FIXED:
-        rule, advice = "be given when the criterion is made", f"SIGUALoss(..., {name}=...)"
+        rule, got = "be given when the criterion is made", "one here"
+        advice = f"SIGUALoss(..., {name}=...)"
     if name in OF_THE_LOSS:
-        rule = "be the loss's own"
+        rule, got = "be the loss's own", "one here"
         advice = f"nn.CrossEntropyLoss({name}=...) as the loss, and then criterion.loss.{name}"
-    refuse(name, rule, "one here", advice, error)
+    refuse(name, rule, got, advice, error)
 
 
 def loss(value: Any, needs: str) -> None:

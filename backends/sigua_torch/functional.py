@@ -17,6 +17,8 @@ from sigua_torch._objective import margins_of
 from sigua_torch._ops import as_tensor, as_view, column, exact
 from sigua_torch._wrapped import Criterion, Wrapped
 
+FLOATS = torch.float32, torch.float64
+
 
 def two_way(input: Tensor) -> Tensor:
     """Return a sigmoid's logit z as a softmax's logits (0, z): the same probabilities.
@@ -126,11 +128,14 @@ def select(
 
     by_class, margins = reads(method.condition, "confidence"), None
     if by_class or reads(method.condition, "margins"):
-        x, state = _given("logits", x), see(confidence)
-        if by_class and state is None:
-            zeros = remembered(x.shape[1], reads(method.condition, "counts"))
-            state = zeros if viewable else torch.from_numpy(zeros).to(x.device)
-        margins = margins_of(x, _given("labels", labels), state if by_class else None, viewable)
+        x, state = _given("logits", x), None
+        if by_class:
+            zeros = torch.from_numpy(remembered(x.shape[1], reads(method.condition, "counts")))
+            confidence = zeros.to(x.device) if confidence is None else confidence
+            advice = f"sigua.confidence.zeros({x.shape[1]}) and what becomes of it, as a tensor"
+            _check.fits("confidence", confidence, zeros.shape, FLOATS, advice)
+            state = see(confidence)
+        margins = margins_of(x, _given("labels", labels), state, viewable)
 
     def sums() -> Any:
         T: Any = method.T
