@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from itertools import product
 
 import pytest
 import torch
@@ -92,40 +93,44 @@ def check_local_differs(parts):
 
 
 def check_accumulation():
-    """Two processes with two micro-batches each: the confidence moves once a step.
+    """Each process gives its own number of examples, or all the total, as transformers' Trainer.
 
-    `num_items_in_batch` is the total, as of transformers' Trainer, or each process's own count.
+    The gradient is the one of a single process, and the confidence moves once a step.
     """
     inputs, labels, _ = whole_batch(torch.float64)
     labels[::4] = -100
-    net, rank = make_net(torch.float64), dist.get_rank()
-    for sync, items in ((True, 18), (True, 12), (None, 18)):
-        whole, parts = SIGUALoss(AG), SIGUALoss(AG, sync=sync)
-        of_whole = slice(None) if sync else slice(12 * rank, 12 * rank + 12)
+    x, y = (part.split([17, 7])[dist.get_rank()] for part in (inputs, labels))
+    net, parallel = make_net(torch.float64), DistributedDataParallel(make_net(torch.float64))
+    for items, factor in ((int((y >= 0).sum()), 1), (torch.tensor(18), 2)):
+        whole, parts = SIGUALoss(AG), SIGUALoss(AG, sync=True)
         for _ in range(3):
-            whole(net(inputs[of_whole]), labels[of_whole])
-            for i in (12 * rank, 12 * rank + 6):
-                parts(net(inputs[i : i + 6]), labels[i : i + 6], num_items_in_batch=items)
+            want = gradient(net, whole, inputs, labels, None)
+            micro = zip(parallel(x).tensor_split(2), y.tensor_split(2), strict=True)
+            parallel.zero_grad()
+            loss = sum(parts(*each, num_items_in_batch=items) for each in micro)
+            (factor * loss).backward()  # as the Trainer does where it gives the total
+            got = torch.cat([parameter.grad.flatten() for parameter in parallel.parameters()])
+            torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-14)
             parts.end_step()
             torch.testing.assert_close(parts.get_extra_state(), whole.get_extra_state())
 
 
 def check_refused_together():
-    """Labels that one process refuses end the step in all, and the next step goes on."""
+    """What one process refuses ends the step in all, and the next step goes on."""
     rank, (inputs, labels, _) = dist.get_rank(), whole_batch(torch.float32)
-    logits = inputs[:12, :5].clone().requires_grad_()
+    logits, right = inputs[:12, :5].clone().requires_grad_(), labels[:12]
+    spoiled = right.clone()
+    spoiled[3] = 99
+    wrong = [((logits, spoiled), "target: must be class"), (({}, right), "input: must have 'log")]
     for method in (SL, AG, sigua.custom(sigua.Known(), gamma=0.1)):
-        for pool in (True, Pool(largest=12)):
+        marks = {"trusted": right > 2} if method not in (SL, AG) else {}
+        for pool, (refused, said), by in product((True, Pool(largest=12)), wrong, (0, 1)):
             criterion = SIGUALoss(method, sync=pool, groups="class" if method is SL else None)
-            marks = {"trusted": labels[:12] > 2} if method not in (SL, AG) else {}
-            for wrong in (0, 1):
-                given = labels[:12].clone()
-                given[3] = 99 if rank == wrong else given[3]
-                match = "target: must be class indices" if rank == wrong else "another process"
-                with pytest.raises(ValueError, match=match):
-                    criterion(logits, given, **marks)
-                assert criterion.split is None
-            criterion(logits, labels[:12], **marks).backward()
+            match = f"^{said}" if rank == by else "another process"
+            with pytest.raises(ValueError, match=match):
+                criterion(*(refused if rank == by else (logits, right)), **marks)
+            assert criterion.split is None
+            criterion(logits, right, **marks).backward()
 
 
 def check_each_process_keeps_its_own():

@@ -97,61 +97,35 @@ def test_another_loss_is_judged_by_its_logits(loss):
         torch.testing.assert_close(seen(each), seen(criterion))
 
 
-def test_of_class_probabilities_the_largest_is_the_label():
-    criterion, generator = trained()
-    soft = copy.deepcopy(criterion)
-    logits, labels = batch(64, generator)
-    criterion(logits, labels)
-    soft(logits, 0.8 * nn.functional.one_hot(labels, 10).double() + 0.02)
-    assert torch.equal(soft.split.good, criterion.split.good)
-    torch.testing.assert_close(seen(soft), seen(criterion))
-
-
-def test_who_takes_no_part_does_not_move_it(names):
+def test_what_says_nothing_does_not_move_it(names):
+    """Who takes no part, NaN, which reaches the user, evaluation, and another precision."""
     criterion, generator = trained()
     alone = copy.deepcopy(criterion)
     logits, labels = batch(40, generator)
+    with torch.no_grad():
+        logits[2] = float("nan")
     where = torch.arange(40) % 3 > 0
     labels[1] = -100
-    criterion(logits, labels, where=where)
-    where[1] = False
+    assert criterion(logits, labels, where=where).isnan()
+    assert not (criterion.split.good | criterion.split.bad)[2]
+    where[1] = where[2] = False
     alone(logits[where], labels[where])
     torch.testing.assert_close(seen(criterion), seen(alone))
-
-
-def test_nan_is_neither_and_reaches_the_user_but_not_the_confidence(names):
-    criterion, generator = trained()
-    logits, labels = batch(8, generator)
+    before = seen(criterion)
     with torch.no_grad():
-        logits[3] = float("nan")
-    assert criterion(logits, labels).isnan()
-    assert not criterion.split.good[3]
-    assert not criterion.split.bad[3]
-    assert seen(criterion).isfinite().all()
-
-
-def test_half_precision_keeps_the_confidence_exact():
-    criterion, generator = trained()
-    exact = seen(criterion)
-    assert torch.equal(seen(criterion.half()), exact)
-    logits, labels = batch(64, generator)
-    assert criterion(logits.detach().half().requires_grad_(), labels).dtype == torch.float32
-
-
-def test_evaluation_leaves_it_alone():
-    criterion, generator = trained()
-    before, given = seen(criterion), batch(64, generator)
-    with torch.no_grad():
-        criterion(*given)
-    criterion.eval()(*given)
-    assert torch.equal(seen(criterion), before)
+        criterion(logits, labels)
+    criterion.eval()(logits, labels)
+    assert torch.equal(seen(criterion.half()), before)
 
 
 def test_another_number_of_classes_is_refused_before_anything_changes():
-    criterion, generator = trained()
+    """Also among the micro-batches of the first step."""
+    (criterion, generator), fresh = trained(), SIGUALoss(METHOD)
     before = seen(criterion)
-    with pytest.raises(ValueError, match="input: must have the 10 classes"):
-        criterion(*batch(8, generator, k=7))
+    fresh(*batch(8, generator), num_items_in_batch=16)
+    for each in (criterion, fresh):
+        with pytest.raises(ValueError, match="^input: must have the 10 classes or more"):
+            each(*batch(8, generator, k=7), num_items_in_batch=16)
     assert torch.equal(seen(criterion), before)
 
 
@@ -184,19 +158,21 @@ def test_micro_batches_are_the_big_batch_whatever_the_number_counts(size, count)
         torch.testing.assert_close(seen(parts), seen(whole))
 
 
-def test_an_epoch_ends_the_step_and_so_does_a_whole_mini_batch():
+def test_a_new_epoch_ends_the_step_a_fraction_of_one_does_not_and_a_whole_mini_batch_does():
     whole, generator = trained()
     x, y = batch(32, generator)
     by_epoch, by_batch = copy.deepcopy(whole), copy.deepcopy(whole)
     whole(x, y)
-    by_epoch(x, y, num_items_in_batch=32)
-    by_epoch.set_epoch(3)
-    torch.testing.assert_close(seen(by_epoch), seen(whole))
-    by_batch(x[:16], y[:16], num_items_in_batch=32)
-    by_batch(x[16:], y[16:])
-    torch.testing.assert_close(seen(by_batch), seen(whole))
-    whole.end_step()  # nothing is pending
-    torch.testing.assert_close(seen(by_batch), seen(whole))
+    for each, items in ((by_epoch, 32), (by_batch, None)):
+        before = seen(each)
+        each(x[:16], y[:16], num_items_in_batch=32)
+        each.set_epoch(3.5)
+        assert torch.equal(seen(each), before)
+        each(x[16:], y[16:], num_items_in_batch=items)
+    by_epoch.set_epoch(4)
+    by_batch.end_step()  # nothing is pending
+    for each in (by_epoch, by_batch):
+        torch.testing.assert_close(seen(each), seen(whole))
     SIGUALoss(sigua.standard()).end_step()
 
 
@@ -262,12 +238,3 @@ def test_the_total_of_a_step_with_class_weights_is_the_sum_of_its_labels_weights
         criterion(logits, labels, num_items_in_batch=32.0)
 
 
-def test_a_fraction_of_an_epoch_ends_no_step():
-    """With accumulation, whoever sets the epoch at each micro-batch; a new epoch ends a step."""
-    criterion, generator = SIGUALoss(METHOD), torch.Generator().manual_seed(0)
-    for part in range(2):
-        criterion.set_epoch(part / 4)
-        criterion(*batch(8, generator), num_items_in_batch=16)
-    assert seen(criterion).sum() == 0
-    criterion.set_epoch(1)
-    assert seen(criterion)[1].sum() == 16

@@ -48,17 +48,6 @@ def test_meter_starts_afresh_after_each_report():
     assert meter.report().good == 0.0
 
 
-def test_meter_counts_pixels_and_sequences():
-    logits, labels, _ = batch(6 * 4)
-    logits, labels = logits.reshape(6, 2, 2, 4).permute(0, 3, 1, 2), labels.reshape(6, 2, 2)
-    meter = SelectionMeter()
-    good = labels < 2
-    meter.update(Split(good, ~good), logits=logits, target=labels)
-    got = meter.report()
-    assert got.good == good.double().mean().item()
-    assert got.accuracy == (logits.argmax(1) == labels).double().mean().item()
-
-
 @pytest.mark.parametrize("columns", [None, 1, 3])
 @pytest.mark.parametrize("flat", [False, True])
 def test_meter_knows_a_sigmoid(columns, flat):
@@ -77,16 +66,6 @@ def test_meter_knows_a_sigmoid(columns, flat):
     meter.update(Split(everyone, ~everyone), logits=logits, target=target)
     assert meter.classes.tolist() == [[target.numel() // 2] * 2] * 2
     assert meter.report().accuracy == 4 / 6
-
-
-def test_history_of_a_sigmoid_is_that_of_a_softmax_of_two():
-    """By hand: logits ln 3 and 0 are p(1) = 3/4 and 1/2; labels 0 and 1: margins -1/2 and 0."""
-    history = LabelHistory(2)
-    logits = torch.tensor([[np.log(3)], [0.0]])
-    history.update(torch.arange(2), logits, torch.tensor([0, 1]))
-    history.end_epoch()
-    np.testing.assert_allclose(history.losses, [[np.log(4), np.log(2)]], rtol=1e-6)
-    np.testing.assert_allclose(history.margins, [[-0.5, 0]], atol=1e-6)
 
 
 def test_history_s_losses_and_margins_are_the_core_s():
@@ -117,17 +96,6 @@ def test_history_keeps_every_epoch_and_what_an_epoch_left_out():
     np.testing.assert_array_equal(history.margins, [[0, nan, 1], [1, 0, 1]])
     scores = sigua.rank_label_issues(history.losses).scores  # p is .5 and 1; -, .5; 1, 1
     np.testing.assert_allclose(scores, [0.25, 0.5, 0], rtol=0, atol=1e-7)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_history_measures_in_float32(dtype):
-    logits, labels, _ = batch(20)
-    logits = logits.to(dtype)
-    history = LabelHistory(20)
-    history.update(torch.arange(20), logits, labels)
-    history.end_epoch()
-    expected = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="none")
-    torch.testing.assert_close(torch.from_numpy(history.losses[0]), expected)
 
 
 def test_updates_wait_for_nothing():
@@ -189,28 +157,6 @@ def test_meter_refuses_before_anything_is_counted(change, message):
     assert torch.equal(meter.classes, classes)
 
 
-def test_a_report_of_nothing_is_refused():
-    with pytest.raises(ValueError, match=r"^update: must be called before report, got no call;"):
-        SelectionMeter().report()
-
-
-def test_a_split_from_inside_vmap_is_refused():
-    """Its masks are no tensors outside of it, and so the criterion has none."""
-    criterion = SIGUALoss(sigua.self_teaching(0.5))
-    labels = torch.zeros(2, 4, dtype=torch.long)
-    torch.func.vmap(criterion)(torch.zeros(2, 4, 3, requires_grad=True), labels)
-    with pytest.raises(ValueError, match=r"^split: must be a sigua.Split, got NoneType; try crit"):
-        SelectionMeter().update(criterion.split)
-
-
-def test_meter_asks_nothing_of_a_target_that_is_ignored():
-    everyone = torch.ones(3, dtype=torch.bool)
-    meter = SelectionMeter()
-    split, target = Split(everyone, ~everyone), torch.tensor([0, 1, -1])
-    meter.update(split, logits=torch.eye(3), target=target, ignore_index=-1)
-    assert meter.counts["examples"] == 2
-
-
 def test_history_does_not_end_an_epoch_of_which_it_has_nothing():
     logits, labels, _ = batch(4)
     history = LabelHistory(4)
@@ -260,14 +206,6 @@ def test_history_refuses_what_it_cannot_place(change, message):
         history.update(**given | change)
     with pytest.raises(ValueError, match=r"^update: must be called before end_epoch"):
         history.end_epoch()
-
-
-def test_history_of_nothing_is_refused():
-    for name in ("losses", "margins"):
-        with pytest.raises(ValueError, match=r"^end_epoch: must be called after each epoch"):
-            getattr(LabelHistory(4), name)
-    with pytest.raises(ValueError, match=r"^num_examples: must be a whole number of at least 1"):
-        LabelHistory(0)
 
 
 def step_of(meter, predicted, labels):

@@ -137,35 +137,3 @@ def test_corrected_losses_of_other_criteria_and_shapes():
     )
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (5, 3)])
-def test_a_sigmoid_as_two_logits(shape):
-    z = torch.randn(shape)
-    y = torch.randint(0, 2, shape)
-    got = F.cross_entropy(two_way(z), y, reduction="none")
-    want = F.binary_cross_entropy_with_logits(z, y.float(), reduction="none")
-    torch.testing.assert_close(got, want)
-
-
-def test_what_select_is_given_is_read_as_the_criterion_reads_it(names):
-    """Half precision in float32; class sums without T, and images, in a sentence."""
-    logits, labels = batch()
-    half = logits.detach().bfloat16()
-    losses = corrected_losses(half, labels, sigua.standard())
-    method = sigua.sigua_ag(warmup=0)
-    found = select(losses, 0, method, logits=half, labels=labels)
-    want = reference.step(method, half.float().numpy(), labels.numpy()).split
-    np.testing.assert_array_equal(found.good, want.good)
-
-    class Asks:
-        reads = ("class_sums",)
-
-        def at(self, epoch):
-            return ()
-
-        def split(self, batch):
-            return sigua.Split(batch.class_sums() >= 0, batch.class_sums() < 0)
-
-    with pytest.raises(ValueError, match=r"^class_sums: must come from backward correction"):
-        select(losses, 0, sigua.custom(Asks()), logits=half)
-    with pytest.raises(ValueError, match=r"^groups: must be one of 'class', got 'image'"):
-        select(losses, 0, sigua.sigua_sl(0.2, 0.1), groups="image")

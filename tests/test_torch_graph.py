@@ -103,15 +103,6 @@ def test_a_module_with_another_loss_compiles_and_obeys_a_changed_reduction():
     torch.testing.assert_close(step(logits, target, where=where), mean * where.sum())
 
 
-def test_compile_in_place_keeps_the_state_dict_keys():
-    criterion = SIGUALoss(METHODS["sl"], nn.CrossEntropyLoss(torch.ones(10)))
-    keys = list(criterion.state_dict())
-    criterion.compile(backend="eager", fullgraph=True)
-    logits, labels, _ = batch(32, torch.Generator().manual_seed(0))
-    criterion(logits.requires_grad_(), labels).backward()
-    assert list(criterion.state_dict()) == keys
-
-
 @pytest.mark.parametrize("rule", ["of one's own", "one mask for all"])
 def test_a_graph_takes_a_rule_of_ones_own_whole(rule):
     class Rule:
@@ -156,16 +147,6 @@ def test_never_waits_for_the_device(method, steps_per_epoch, options):
     assert criterion.split.good.shape == (32,)
     with torch.no_grad():
         assert criterion(logits, rest[0]).is_meta
-
-
-def test_options_of_the_call_never_wait_for_the_device():
-    criterion = SIGUALoss(METHODS["ag"]).to("meta")
-    logits, labels, where = batch(32, torch.Generator().manual_seed(0), "meta")
-    items = torch.zeros((), device="meta")
-    for mode in (criterion.train(), criterion.eval()):
-        loss = mode(logits.requires_grad_(), labels, where=where, num_items_in_batch=items)
-        assert loss.is_meta
-    criterion.end_step()
 
 
 def test_the_meta_device_does_raise_on_a_read():
@@ -229,8 +210,3 @@ def test_autocast_and_grad_scaler_take_negative_losses(dtype):
     assert scaler.get_scale() >= 2.0**10  # no step was skipped
 
 
-@pytest.mark.parametrize("make", [sigua.forward_correction, sigua.sigua_bc], ids=["T'", "T^-1"])
-def test_rows_of_tables_are_in_one_piece(make):
-    """Gathering them takes four times as long for 1,000 classes where they are columns."""
-    T = sigua.TransitionMatrix([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
-    assert SIGUALoss(make(T))._numbers.matrix(torch.empty(())).entries.is_contiguous()

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import sigua
 from sigua import TransitionMatrix
-from sigua_torch import SIGUALoss, losses
+from sigua_torch import SIGUALoss
 
 SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
 PAIR = TransitionMatrix.pair(0.45, 10)
@@ -125,39 +125,6 @@ def test_a_module_is_asked_per_example_and_reduced_again(reduction):
     assert value.item() == pytest.approx(9.2 / scale)
     np.testing.assert_allclose(gradient, np.array([2, 4, 6, -0.3 * 8]) / scale, rtol=1e-6)
     assert criterion.loss.reduction == reduction
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        losses.generalized_cross_entropy,
-        functools.partial(losses.focal, gamma=1.0),
-        nn.MultiMarginLoss(),
-        lambda z, y: F.cross_entropy(z, y, reduction="none"),
-    ],
-    ids=["gce", "focal", "margin", "function"],
-)
-@pytest.mark.parametrize("kind", ["sl", "ag", "bc"])
-def test_another_loss_is_selected_among_and_corrected(loss, kind):
-    """By its own values, ranks and all; T^-1 corrects it class by class."""
-    method = METHODS[kind]
-    logits, labels = batch()
-    each = copy.copy(loss)
-    if isinstance(loss, nn.Module):
-        each.reduction = "none"
-    own = each(logits, labels)
-    if kind == "bc":
-        every = [each(logits, torch.full_like(labels, j)) for j in range(10)]
-        own = (torch.tensor(PAIR.inverse)[labels] * torch.stack(every, 1)).sum(1)
-    criterion = SIGUALoss(method, loss)
-    value, _ = run(criterion, logits, labels)
-    good, bad = criterion.split
-    gamma = method.at(0)[0]
-    torch.testing.assert_close(value, (own * (good.double() - gamma * bad.double())).mean())
-    if kind == "sl":
-        assert torch.equal(good, own <= own.sort().values[20])
-    plain = each(logits, labels).mean()
-    torch.testing.assert_close(criterion.eval()(logits, labels), plain)
 
 
 @pytest.mark.parametrize(

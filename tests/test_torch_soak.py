@@ -125,29 +125,3 @@ def test_weights_stay_finite_and_a_nan_batch_that_was_skipped_leaves_no_trace(me
     assert torch.equal(nets[0].weight, nets[1].weight)
 
 
-def test_no_recompilation_once_each_size_and_kind_has_been_seen():
-    """In one dtype: the first size, 0, 1, up to 512, above it, where selection is another."""
-    torch._dynamo.reset()
-    counter = CompileCounter()
-    criterion = SIGUALoss(METHODS["sl"])
-    compiled = torch.compile(criterion, backend=counter, fullgraph=True)
-    generator = torch.Generator().manual_seed(0)
-    for step in range(max(STEPS // 5, 4 * CYCLE // len(DTYPES))):
-        logits, labels = make_batch(step, generator)
-        criterion.set_epoch(step / 50)
-        if kind_of(step) != "outside":  # in a graph, labels are not looked at
-            compiled(logits.float().requires_grad_(), labels).backward()
-    assert counter.frame_count <= 5
-
-
-def test_resident_memory_settles():
-    """Less than 32 MB more at the end than after a third of the steps."""
-    resource = pytest.importorskip("resource")
-    criterion, generator = SIGUALoss(METHODS["sl"]), torch.Generator().manual_seed(0)
-    peaks = []
-    for step in range(STEPS):
-        criterion.set_epoch(step / 50)
-        check_step(criterion, step, *make_batch(step, generator))
-        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    unit = 1 if sys.platform == "darwin" else 1024
-    assert unit * (peaks[-1] - peaks[STEPS // 3]) < 32e6
