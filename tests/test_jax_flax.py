@@ -141,24 +141,6 @@ def test_a_flax_step_takes_the_losses_and_their_selection(samples):
     assert len(traces) == 1
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_mixed_precision_selects_as_its_own_logits_say(dtype, samples):
-    """A layer that computes in half: the loss is float32, gradients come in the parameters'."""
-    x, y = samples
-    model = nnx.Linear(K, K, dtype=dtype, rngs=nnx.Rngs(0))
-    method = sigua.sigua_sl(0.5, delta=0.2, warmup=0)
-
-    @nnx.jit
-    def both(model):
-        return nnx.value_and_grad(lambda model: sigua_loss(model(x), y, 0, method))(model)
-
-    value, gradient = both(model)
-    want = reference.step(method, np.asarray(model(x), "float64"), y)
-    assert value.dtype == gradient.kernel[...].dtype == "float32"
-    np.testing.assert_allclose(value, want.objective, rtol=1e-6)
-    np.testing.assert_allclose(gradient.kernel[...], x.T @ want.gradient, rtol=0, atol=2e-2)
-
-
 def test_the_optimisers_own_steps_tell_the_epoch(example, samples):
     """Of two steps an epoch, with a warm-up of two epochs: all are good in the first step alone."""
     x, y = samples

@@ -236,5 +236,3 @@ def test_the_total_of_a_step_with_class_weights_is_the_sum_of_its_labels_weights
     criterion(logits, labels, num_items_in_batch=32.0)
     with pytest.raises(ValueError, match=r"^num_items_in_batch: .*end_step\(\) after each"):
         criterion(logits, labels, num_items_in_batch=32.0)
-
-

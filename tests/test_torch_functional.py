@@ -135,5 +135,3 @@ def test_corrected_losses_of_other_criteria_and_shapes():
         corrected_losses(logits[1:], q, sigua.standard(), smoothed),
         F.cross_entropy(logits[1:], q, reduction="none", label_smoothing=0.1),
     )
-
-

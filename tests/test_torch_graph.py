@@ -208,5 +208,3 @@ def test_autocast_and_grad_scaler_take_negative_losses(dtype):
     assert min(values) < 0
     assert all(parameter.isfinite().all() for parameter in net.parameters())
     assert scaler.get_scale() >= 2.0**10  # no step was skipped
-
-

@@ -123,5 +123,3 @@ def test_weights_stay_finite_and_a_nan_batch_that_was_skipped_leaves_no_trace(me
         nets.append(net)
     assert all(parameter.isfinite().all() for parameter in nets[0].parameters())
     assert torch.equal(nets[0].weight, nets[1].weight)
-
-
