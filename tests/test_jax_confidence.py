@@ -7,7 +7,7 @@ from contract import Memory
 from jax import numpy as jnp
 
 import sigua
-from sigua import reference
+from sigua import confidence, reference
 from sigua_jax import (
     corrected_losses,
     init_confidence,
@@ -222,6 +222,18 @@ def test_what_updating_refuses(state, rng):
         update_confidence(state, logits, labels, labels)
     with pytest.raises(ValueError, match="k: must be a whole number of at least 2"):
         init_confidence(1)
+    counted = init_confidence(200, sigua.sigua_ag(power=1))
+    words = r"confidence: must be float\(9, 5\), of 5 classes, got float32\(204, 200\)"
+    with pytest.raises(ValueError, match=words):
+        update_confidence(counted, logits[:, :5], labels % 5)
+
+
+def test_only_counts_are_kept_of_so_many_classes_at_most():
+    k = confidence.MOST_CLASSES + 1
+    state = update_confidence(init_confidence(k), jnp.zeros((1, k)), jnp.array([3]))
+    assert state[1, 3] == 1
+    with pytest.raises(ValueError, match=r"^power: must be 0 with more than 4096 classes"):
+        init_confidence(k, sigua.sigua_ag(power=1))
 
 
 @pytest.mark.parametrize("entry", [np.nan, np.inf, -1.0])

@@ -36,32 +36,18 @@ def refused(words, function, *arguments, **options):
     ("logits", "labels", "words"),
     [
         (LOGITS, LABELS + 5, ["labels", "[0, 10)", "labels[5] = 10;"]),
-        (LOGITS, LABELS - 1, ["labels", "labels[0] = -1;"]),
         (LOGITS, LABELS + 2**32, ["labels: must fit in int32", "4294967296"]),
         (LOGITS, LABELS[:5], ["(n,)", "(6, 10)", "(5,)"]),
-        (LOGITS, LABELS[:, None], ["integers (n,)", "(6, 1)"]),
         (LOGITS, LABELS / 2, ["integers", "float32(6,)", "labels.astype(int)"]),
-        (LOGITS, LABELS > 2, ["integers", "bool(6,)", "labels.astype(int)"]),
-        (LOGITS, LABELS.astype(object), ["labels: must be", "numbers", "object"]),
         (LOGITS, LABELS.astype(">i8"), ["labels: must be", "byte order", "got >i8"]),
         (LOGITS, list("abcdef"), ["labels: must be", "numbers", "got list;"]),
-        (LOGITS, None, ["labels: must be", "got NoneType;"]),
         (LOGITS, MASKED, ["labels: must be"]),
         (LOGITS, 0 * SOFT, ["labels: must be class probabilities", "at 0"]),
-        (LOGITS, SOFT * 1.3, ["labels: must be class probabilities", "sum 1"]),
         (LOGITS, SOFT + np.eye(10)[0] - np.eye(10)[1], ["labels: must be class probabilities"]),
-        (LOGITS, SOFT[:5], ["(5, 10)"]),
         (LOGITS, ONE_HOT.astype(int), ["int32(6, 10)", "labels.argmax(-1)"]),
-        (LOGITS, ONE_HOT > 0, ["bool(6, 10)", "labels.argmax(-1)"]),
         (LOGITS[None], LABELS[None], ["logits: must be", "(n, k)", "(1, 6, 10)", "vmap"]),
-        (np.zeros((2, 5, 3)), np.zeros((2, 3), int), ["logits: must be", "(2, 5, 3)"]),
-        (LOGITS[0], LABELS[0], ["logits: must be", "(n, k)", "(10,)"]),
-        (LOGITS[:, 0], LABELS % 2, ["(6,)", "sigua_jax.two_way(z)"]),
         (LOGITS[:, :1], LABELS % 2, ["(6, 1)", "sigua_jax.two_way(z)"]),
         (LOGITS * 1j, LABELS, ["logits: must be float", "complex64"]),
-        (LOGITS.astype(int), LABELS, ["logits: must be float", "int32(6, 10)"]),
-        (LOGITS > 0, LABELS, ["logits: must be float", "bool(6, 10)"]),
-        (LOGITS.astype(">f4"), LABELS, ["logits: must be", "byte order", "got >f4"]),
         ([[1.0, 2.0], [3.0]], [0, 1], ["logits: must be", "got list;"]),
     ],
 )
@@ -79,18 +65,13 @@ def test_logits_and_labels_are_refused_by_every_function(logits, labels, words):
         ("sigua_sl", 0, {}, ["method", "must be a method", "got a str"]),
         (sigua.sigua_bc(sigua.TransitionMatrix.pair(0.45, 7)), 0, {}, ["T: ", "7 rows", "of 10"]),
         (SL, -1, {}, ["epoch", "[0, inf)", "got -1;"]),
-        (SL, None, {}, ["epoch", "got None;"]),
         (SL, jnp.float32(jnp.nan), {}, ["epoch", "got nan;"]),
         (SL, (0.1, 1.0), {}, ["epoch: must be method.at(t)", "3 numbers"]),
-        (SL, ("a", 1, 2), {}, ["epoch: must be method.at(t)", "'a'"]),
         (SL, (0.0, None, 2), {}, ["epoch: must be method.at(t)", "None"]),
         (SL, 0, {"where": LABELS}, ["where: must be bool(6,)", "got int32(6,);"]),
-        (SL, 0, {"where": LABELS[:5] > 2}, ["where", "got bool(5,);"]),
-        (SL, 0, {"where": list("abcdef")}, ["where: must be", "got list;"]),
         (SL, 0, {"trusted": LABELS > 2}, ["trusted", "Known", "leaving it out"]),
         (KNOWN, 0, {}, ["trusted", "a boolean per example"]),
         (KNOWN, 0, {"trusted": LABELS}, ["trusted", "bool(6,)", "int32"]),
-        (KNOWN, 0, {"trusted": (LABELS > 2, LABELS < 1)}, ["trusted: must be bool(6,)", "(2, 6)"]),
         (
             KNOWN,
             0,
@@ -99,19 +80,14 @@ def test_logits_and_labels_are_refused_by_every_function(logits, labels, words):
         ),
         (SL, 0, {"groups": "image"}, ["groups: must be one of 'class', got 'image'"]),
         (SL, 0, {"groups": LABELS / 2}, ["groups: must be integer(6,)", "float32(6,)"]),
-        (SL, 0, {"groups": LABELS[:5]}, ["groups: must be integer(6,)", "(5,)"]),
         (SL, 0, {"groups": lambda x, y: x}, ["groups: must be integer(6,)", "float32(6, 10)"]),
         (SL, 0, {"loss": "focal"}, ["loss: must be None, CrossEntropy(...)", "'focal'"]),
         (SL, 0, {"loss": CrossEntropy}, ["loss: must be None, CrossEntropy(...)"]),
         (SL, 0, {"loss": CrossEntropy(np.ones(9))}, ["weight", "10 classes", "(9,)"]),
         (SL, 0, {"loss": CrossEntropy(-np.ones(10))}, ["weight", "from 0 up", "-1.0"]),
-        (SL, 0, {"loss": CrossEntropy(np.ones(10) > 0)}, ["weight", "bool(10,)"]),
         (SL, 0, {"loss": CrossEntropy(smoothing=1.5)}, ["smoothing", "[0, 1]"]),
         (SL, 0, {"loss": lambda x, y: x[:3, 0]}, ["loss: must be floating(6,)", "(3,)"]),
-        (SL, 0, {"loss": lambda x, y: x[:, :1]}, ["loss: must be floating(6,)", "(6, 1)"]),
-        (SL, 0, {"loss": lambda x, y: 0.0}, ["loss: must be floating(6,)", "float32()"]),
         (SL, 0, {"loss": lambda x, y: y}, ["loss: must be floating(6,)", "int32(6,)"]),
-        (SL, 0, {"loss": lambda x, y: "l"}, ["loss: must be", "got str;"]),
     ],
 )
 def test_what_is_refused(method, epoch, options, words):
@@ -143,9 +119,6 @@ def test_what_selecting_refuses(losses, method, options, words):
     [
         ({"weight": np.ones(10)}, "loss=CrossEntropy(weight=...)"),
         ({"label_smoothing": 0.1}, "loss=CrossEntropy(smoothing=...)"),
-        ({"base": len}, "loss=..."),
-        ({"rank_by": len}, "select(what_decides, ...)"),
-        ({"per_class": True}, 'groups="class"'),
         ({"reduction": "sum"}, "select(corrected_losses(...), ...)"),
         ({"grups": "class"}, "help(sigua_loss)"),
     ],
@@ -224,28 +197,6 @@ def test_traced_class_weights_are_checked_by_their_shape():
     assert jnp.isfinite(step(np.ones(10, "float32")))
 
 
-class Pairless:
-    def at(self, epoch):
-        return ()
-
-    def split(self, batch):
-        return batch.losses > 0
-
-
-class Column(Pairless):
-    """Against losses of shape (n,) it would make n x n masks."""
-
-    def split(self, batch):
-        return sigua.Split((batch.losses > 0)[:, None], batch.losses < 0)
-
-
-def test_a_rule_that_returns_no_two_masks_is_refused():
-    words = ["split must return good and bad"]
-    refused(words, sigua_loss, LOGITS, LABELS, 0, sigua.custom(Pairless()))
-    words = ["condition: must return masks of shape (6,)"]
-    refused(words, sigua_loss, LOGITS, LABELS, 0, sigua.custom(Column()))
-
-
 @pytest.mark.parametrize(
     ("epoch", "method"),
     [(1.0, SL), (3, sigua.sigua_sl(0.5, delta=lambda t: 0.1)), (0.5, sigua.standard())],
@@ -274,7 +225,7 @@ def test_steps_that_are_none_are_refused(epoch, steps, words):
     refused(words, sigua_loss, LOGITS, LABELS, epoch, SL, steps_per_epoch=steps)
 
 
-class Changing(Pairless):
+class Changing:
     """A rule that returns another number of numbers later."""
 
     horizon = 2

@@ -1,7 +1,6 @@
 """Under jit, vmap, grad, scan, shard_map, and on arrays that several devices share."""
 
 import os
-import random
 import subprocess
 import sys
 
@@ -14,7 +13,7 @@ from jax_versions import in_64_bits
 
 import sigua
 from sigua import reference
-from sigua_jax import CrossEntropy, corrected_losses, select, sigua_loss
+from sigua_jax import corrected_losses, select, sigua_loss
 
 EPS = float(np.finfo(np.float32).eps)
 N, K = 100, 10
@@ -97,13 +96,6 @@ def test_a_loop_on_the_device_carries_its_numbers_or_counts_its_steps(samples):
     assert len(set(want)) > 5
 
 
-@pytest.mark.parametrize("kind", [int, float, np.float32, np.int64, np.array, jnp.float32])
-def test_an_epoch_that_can_be_read_may_be_any_number(kind, samples):
-    want = reference.step(SL, *samples, 3).split
-    chosen = select(corrected_losses(*samples, SL), kind(3), SL)
-    np.testing.assert_array_equal(chosen.bad, want.bad)
-
-
 def test_a_count_of_everyday_numbers_is_that_of_exact_fractions():
     """Noise rate 1/2 over 10 epochs of 50 steps, n = 1000: floor(1000 - step) + 1 stay.
 
@@ -114,16 +106,6 @@ def test_a_count_of_everyday_numbers_is_that_of_exact_fractions():
     count = jax.jit(lambda step: select(losses, step, method, steps_per_epoch=50).good.sum())
     found = [int(count(step)) for step in range(600)]
     assert found == [min(1000 - min(step, 500) + 1, 1000) for step in range(600)]
-
-
-def test_counts_are_exact_up_to_two_million_in_32_bits():
-    """`rate_to_count` on JAX's integers equals Python's."""
-    draw = random.Random(0)
-    sizes = [1, 100, 2_145_000, *(draw.randrange(2_145_001) for _ in range(500))]
-    parts = [10**9, 290_000_000, 0, *(draw.randrange(10**9 + 1) for _ in range(500))]
-    counts = jax.jit(sigua.rate_to_count)(jnp.array(sizes), jnp.array(parts))
-    assert counts.dtype == "int32"
-    assert counts.tolist() == [n * p // 10**9 for n, p in zip(sizes, parts, strict=True)]
 
 
 def test_a_compiled_step_sorts_once(samples):
@@ -157,20 +139,6 @@ def test_the_gradient_is_the_derivative(correction, noise, samples):
         logits, labels = jnp.asarray(samples[0][:12], jnp.float64), samples[1][:12]
         loss = jax.jit(lambda logits: sigua_loss(logits, labels, 0, method))
         check_grads(loss, (logits,), order=1, modes=["fwd", "rev"])
-
-
-def test_all_of_it_compiles_once(samples):
-    """With a traced epoch: weights, smoothing, who takes part, groups, all of them arguments."""
-
-    def step(logits, labels, weight, where, groups, epoch):
-        options = {"loss": CrossEntropy(weight, 0.1), "where": where, "groups": groups}
-        return jax.grad(sigua_loss)(logits, labels, epoch, SL, **options)
-
-    step, traces = counted(step)
-    for epoch in range(4):
-        found = step(*samples, np.ones(K, "float32"), np.arange(N) > epoch, samples[1] % 3, epoch)
-        assert jnp.isfinite(found).all()
-    assert len(traces) == 1
 
 
 SHARDED = """

@@ -124,7 +124,7 @@ def test_another_number_of_classes_is_refused_before_anything_changes():
     before = seen(criterion)
     fresh(*batch(8, generator), num_items_in_batch=16)
     for each in (criterion, fresh):
-        with pytest.raises(ValueError, match="^input: must have the 10 classes or more"):
+        with pytest.raises(ValueError, match=r"^input: must have the 10 classes or more"):
             each(*batch(8, generator, k=7), num_items_in_batch=16)
     assert torch.equal(seen(criterion), before)
 

@@ -1,9 +1,8 @@
-"""Checked and noisy examples in one mini-batch: the guide's recipe, in its three forms."""
+"""Checked and noisy examples in one mini-batch: the guide's recipe, in two forms."""
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -26,21 +25,13 @@ def by_ignore_index(criterion, z, y, checked):
     return noisy + plain(z, y.masked_fill(~checked, -100))
 
 
-def by_parts(criterion, z, y, checked):
-    """As if the loader gave the noisy first."""
-    order = torch.cat([torch.where(~checked)[0], torch.where(checked)[0]])
-    n = int((~checked).sum())
-    (noisy, known), (given, true) = (part[order].split([n, len(y) - n]) for part in (z, y))
-    return criterion(noisy, given) + plain(known, true)
-
-
 def gradient(loss, logits):
     logits = logits.clone().requires_grad_()
     loss(logits).backward()
     return logits.grad
 
 
-@pytest.mark.parametrize("together", [by_where, by_ignore_index, by_parts])
+@pytest.mark.parametrize("together", [by_where, by_ignore_index])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_checked_examples_count_in_full_and_the_others_as_if_they_were_alone(method, together):
     """The gradient is the plain one here, and the method's there."""
@@ -54,20 +45,4 @@ def test_checked_examples_count_in_full_and_the_others_as_if_they_were_alone(met
     given = gradient(lambda z: SIGUALoss(method)(z, labels[~checked]), logits[~checked])
     torch.testing.assert_close(found[checked], right, rtol=1e-12, atol=1e-15)
     torch.testing.assert_close(found[~checked], given, rtol=1e-12, atol=1e-15)
-    if together is not by_parts:
-        assert not (criterion.split.good | criterion.split.bad)[checked].any()
-
-
-def test_a_loader_gives_mini_batches_that_begin_with_checked_examples():
-    """And slices of them mean what a mask does."""
-    checked, numbers = torch.arange(30) % 5 == 0, torch.arange(30)
-    batches = sigua.CheckedBatches(checked, 8, seed=0)
-    seen = []
-    for rows, mask in DataLoader(TensorDataset(numbers, checked), batch_sampler=batches):
-        m = batches.num_checked
-        assert mask.tolist() == [True] * m + [False] * (len(rows) - m)
-        seen += rows[m:].tolist()
-        z, y, criterion = torch.randn(len(rows), 4), rows % 4, SIGUALoss(METHODS[1])
-        sliced = criterion(z[m:], y[m:]) + plain(z[:m], y[:m])
-        torch.testing.assert_close(sliced, by_where(criterion, z, y, mask))
-    assert sorted(seen) == numbers[~checked].tolist()
+    assert not (criterion.split.good | criterion.split.bad)[checked].any()

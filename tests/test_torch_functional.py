@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import sigua
 from sigua import reference
-from sigua_torch import SIGUALoss, _ops, corrected_losses, select, two_way
+from sigua_torch import SIGUALoss, _ops, corrected_losses, select
 
 SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
 KNOWN = sigua.custom(sigua.Known(), gamma=0.2)
@@ -99,13 +99,31 @@ def test_marks_and_a_confidence(names):
     )
 
 
+def test_half_precision_is_judged_in_float32(names):
+    logits, labels = batch()
+    half, method = logits.detach().bfloat16(), sigua.sigua_ag(warmup=0)
+    losses = corrected_losses(half, labels, sigua.standard())
+    found = select(losses, 0, method, logits=half, labels=labels)
+    want = reference.step(method, half.float().numpy(), labels.numpy()).split
+    np.testing.assert_array_equal(found.good, want.good)
+
+
+GIVEN = {"logits": torch.zeros(4, 3), "labels": torch.zeros(4).long()}
+
+
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
         (sigua.sigua_ag(), {}, "^logits: must be given"),
         (sigua.sigua_ag(), {"logits": torch.zeros(4, 3)}, "^labels: must be given"),
         (SL, {"groups": "class"}, "^labels: must be given"),
-        (SL, {"groups": "images"}, "^groups: must be one of"),
+        (SL, {"groups": "image"}, "^groups: must be one of 'class', got 'image'"),
+        (sigua.sigua_ag(), GIVEN | {"confidence": torch.ones(2, 9)}, r"^confidence: .*\(2, 3\)"),
+        (
+            sigua.sigua_ag(power=1),
+            GIVEN | {"confidence": torch.ones(2, 3)},
+            r"^confidence: .*\(7, 3",
+        ),
         (SL, {"where": torch.ones(3)}, "^where: must be .* of torch.bool, got"),
         (SL, {"trusted": torch.ones(4) > 0}, "^trusted: must come with sigua.Known"),
         (KNOWN, {}, "^trusted: must be given"),

@@ -311,19 +311,6 @@ def test_a_coefficient_of_0_drops_an_infinite_loss():
     assert criterion.split.good.all()
 
 
-@pytest.mark.parametrize("large", [10.0, 100.0, 300.0])
-@pytest.mark.parametrize(
-    "T", [TransitionMatrix.pair(0.3, 3), TransitionMatrix(np.eye(3))], ids=repr
-)
-def test_forward_correction_is_exact_where_p_underflows(T, large):
-    """Logits (a, 0, 0) at label 2, to which class 0 does not lead: a + log(1 + 2 e^-a) - log c."""
-    logits = torch.tensor([[large, 0.0, 0.0]] * 4)
-    loss = large + np.log1p(2 * np.exp(-large)) - np.log(T.rows[1:, 2].sum())
-    value, gradient = run(SIGUALoss(sigua.forward_correction(T)), logits, torch.full((4,), 2))
-    assert value.item() == pytest.approx(loss, rel=2e-6)
-    assert gradient[0, 0].item() == pytest.approx(0.25, rel=1e-4)  # it is climbed out of
-
-
 # Dtypes, shapes and the life of a gradient.
 
 
@@ -367,19 +354,6 @@ def test_tokens_and_pixels_are_examples(method):
     want, slopes = run(row, flat, labels.reshape(-1))
     same((value, gradient.movedim(1, -1).reshape(-1, 10)), (want, slopes))
     assert torch.equal(criterion.split.good.reshape(-1), row.split.good)
-
-
-def test_negated_views_are_logits_as_any():
-    """Of a complex network's output the imaginary part, conjugated."""
-    given = torch.randn(40, 10, dtype=torch.complex64)
-    labels = batch()[1]
-    for method in METHODS.values():
-        logits = given.conj().imag
-        assert logits.is_neg()
-        criteria = SIGUALoss(method), SIGUALoss(method)
-        value = criteria[0](logits.requires_grad_(), labels)
-        want = criteria[1](logits.detach().resolve_neg().clone().requires_grad_(), labels)
-        torch.testing.assert_close(value, want)
 
 
 @each_method
@@ -426,27 +400,3 @@ def test_vmap_and_grad_of_torch_func_give_each_mini_batch_its_own(method, in_dim
 
 
 # Rules of a user's own.
-
-
-class Watch:
-    """Good is everyone, by losses that it clips in place."""
-
-    def __init__(self):
-        self.requires_grad = []
-
-    def at(self, epoch):
-        return ()
-
-    def split(self, batch):
-        self.requires_grad.append(getattr(batch.losses, "requires_grad", False))
-        batch.losses[:] = 0.5
-        return sigua.Split(batch.losses < 9, batch.losses >= 9)
-
-
-@pytest.mark.parametrize("options", [{}, {"groups": "class"}, {"weight": torch.ones(10)}], ids=str)
-def test_a_rule_may_write_to_what_it_sees_which_has_no_gradient(options):
-    options, rule = dict(options), Watch()
-    loss = nn.CrossEntropyLoss(options.pop("weight", None))
-    criterion = SIGUALoss(sigua.custom(rule, gamma=0.1), loss, **options)
-    same(run(criterion, *batch()), run(nn.CrossEntropyLoss(), *batch()))
-    assert rule.requires_grad == [False]

@@ -67,12 +67,6 @@ def test_an_output_without_logits_is_refused(output, message):
         SIGUALoss(METHOD)(output, torch.tensor([0, 1, 0, 1]))
 
 
-def test_a_mapping_is_plain_after_eval():
-    logits, labels = data((40,))
-    got = SIGUALoss(METHOD).eval()({"logits": logits}, labels)
-    assert got.item() == torch.nn.functional.cross_entropy(logits, labels).item()
-
-
 def test_an_output_that_is_called_causal_is_compared_with_the_next_token():
     """By hand: what is left of the logits is their first three places, of the labels the last."""
 

@@ -77,6 +77,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
     [False, True, False, False, False]
     """
 
+    method: Method
+    """What it trains with; for another method make another criterion."""
+
     def __init__(
         self,
         method: Method,
@@ -95,7 +98,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             require_whole(method, "groups")
         nn.Module.__init__(self)
         # What a call reads is in plain attributes, which a module finds at once.
-        self._method = method
+        self.__dict__["method"] = method
         self.loss = nn.CrossEntropyLoss() if loss is None else loss
         with torch.inference_mode(False):  # whose tensors could not be filled later
             self._like = torch.empty((), dtype=torch.float32)
@@ -107,11 +110,6 @@ class SIGUALoss(nn.CrossEntropyLoss):
         alone = self._pool is None and groups is None
         self._advice = _check.Advice(method, steps_per_epoch is not None, alone)
         self._last: list[Any] = []
-
-    @property
-    def method(self) -> Method:
-        """What it trains with; for another method make another criterion."""
-        return self._method
 
     @property
     def split(self) -> Split | None:
@@ -163,7 +161,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
             self._confidence.end()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._method!r})"
+        return f"{type(self).__name__}({self.method!r})"
 
     def __getattr__(self, name: str) -> Any:
         if name in _check.OF_THE_LOSS:
@@ -172,7 +170,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "loss":
-            method = self._method
+            method = self.method
             margins = any(reads(method.condition, name) for name in ("margins", "confidence"))
             _check.loss(value, "T" if method.T is not None else "margins" * margins)
             self._wrapped = Wrapped(value)
