@@ -151,43 +151,6 @@ def test_no_gradient_flows_through_the_confidence(rng):
     assert (slopes == 0).all()
 
 
-class Own:
-    """A rule that asks for margins without c, and says so."""
-
-    reads = ("margins",)
-
-    def at(self, epoch):
-        return ()
-
-    def split(self, batch):
-        return sigua.Split(batch.margins(by_class=False) > 0, batch.margins(by_class=False) < 0)
-
-
-class ByClass(Own):
-    """And one that asks for more than it said."""
-
-    def split(self, batch):
-        return sigua.Split(batch.margins() > 0, batch.margins() < 0)
-
-
-class Silent(ByClass):
-    reads = ()
-
-
-def test_a_rule_of_ones_own_says_what_it_reads(rng):
-    logits, labels = batch(40, rng)
-    split = chosen(logits, labels, 0, sigua.custom(Own()))
-    margins = reference.margins(logits, labels)
-    np.testing.assert_array_equal(split.good, margins > 0)
-    np.testing.assert_array_equal(split.bad, margins < 0)
-    for rule in (ByClass(), Silent()):
-        with pytest.raises(ValueError, match="reads: must name 'margins', 'confidence' for"):
-            sigua_loss(logits, labels, 0, sigua.custom(rule))
-    words = r"trusted: must be None unless the condition is Known or a rule of your own"
-    with pytest.raises(ValueError, match=words):
-        sigua_loss(logits, labels, 0, sigua.custom(Own()), trusted=labels > 3)
-
-
 def test_a_state_that_is_not_read_changes_nothing(state, rng):
     """So that one step serves all methods."""
     logits, labels = batch(8, rng)

@@ -219,17 +219,6 @@ def test_a_loss_of_ones_own_is_corrected_as_any(method, samples):
         np.testing.assert_allclose(value, (want * weights).sum() / N, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", METHODS[:-1], ids=name)
-def test_a_loss_of_soft_labels_is_given_soft_labels(method, samples):
-    """Once per class, too: Optax's takes nothing else. Expected: our own cross-entropy."""
-    logits, _, soft = samples
-    given = logits, soft, 0, method
-    found = differentiated(*given, loss=optax.softmax_cross_entropy)
-    want = differentiated(*given)
-    np.testing.assert_allclose(found[0], want[0], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found[1], want[1], rtol=0, atol=64 * EPS / N * K)
-
-
 def test_an_infinite_loss_of_ones_own_leaves_no_nan_in_the_gradient():
     """-log p_y by way of p_y: at p_y = 0 it is infinite, and so is its slope."""
 
@@ -245,26 +234,6 @@ def test_an_infinite_loss_of_ones_own_leaves_no_nan_in_the_gradient():
         assert (gradient[0] == 0).all()
     spoiled = logits.at[1, 1].set(jnp.nan)
     assert jnp.isnan(sigua_loss(spoiled, labels, 0, SL, loss=naive))
-
-
-def test_outputs_of_any_kind_are_composed():
-    """A regression on pairs: the largest of four squared errors, 0, 1, 4 and 9, is left out."""
-    aims, found = jnp.zeros((4, 2)), jnp.array([[0.0, 0], [1, 1], [2, 2], [3, 3]])
-    method = sigua.self_teaching(0.5, warmup=0)  # floor(4 / 2) + 1 stay
-
-    @jax.jit
-    @jax.value_and_grad
-    def objective(found, where):
-        losses = optax.squared_error(jnp.where(where[:, None], found, 0.0), aims).mean(-1)
-        chosen = select(losses, 0, method, where=where)
-        return (chosen.weights * losses).sum() / where.sum()
-
-    value, gradient = objective(found, np.ones(4, bool))
-    assert value == pytest.approx((0 + 1 + 4) / 4)
-    np.testing.assert_allclose(gradient, found / 4 * np.array([[1], [1], [1], [0]]), rtol=1e-6)
-    value, gradient = objective(found.at[3].set(jnp.nan), np.arange(4) < 3)
-    assert value == pytest.approx((0 + 1) / 3)  # floor(3 / 2) + 1 of three
-    assert (gradient[3] == 0).all()
 
 
 def test_groups_may_be_a_function_of_logits_and_labels(samples):
@@ -311,30 +280,6 @@ def test_trusted_may_be_a_split(samples):
     assert_same(chosen, split)
     want = reference.cross_entropy(logits, labels) @ (split.good - 0.1 * split.bad) / N
     np.testing.assert_allclose(value, want, rtol=8 * EPS)
-
-
-class Rule:
-    """Asks for everything but margins."""
-
-    def at(self, epoch):
-        return (7,)
-
-    def split(self, batch, count):
-        good = (batch.losses <= batch.smallest(count)) | (batch.losses > batch.mean())
-        return sigua.Split(good, batch.class_sums() < 0)
-
-
-def test_a_rule_of_ones_own_may_ask_for_everything(samples):
-    """The order statistic, the mean and the class sums are the reference's."""
-    logits, labels, _ = samples
-    logits[::3, 0] -= 20  # a class without hope, so that class sums are of both signs
-    method = sigua.custom(Rule(), 1.0, "backward", ROWS)
-    want = reference.step(method, logits, labels).split
-    assert 0 < want.good.sum() < N
-    assert want.bad.any()
-    assert_same(step(method, logits, labels)[2], want)
-    with pytest.raises(ValueError, match="class_sums: must come from backward correction"):
-        sigua_loss(logits, labels, 0, sigua.custom(Rule()))
 
 
 @pytest.mark.parametrize(

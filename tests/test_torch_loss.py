@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 import sigua
@@ -367,34 +366,20 @@ def test_gradcheck(method):
     assert torch.autograd.gradgradcheck(lambda z: criterion(z, labels), (logits,))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # PyTorch's own, of duals
-@pytest.mark.parametrize("kind", ["sl", "bc", "symmetric", "forward"])
-def test_its_derivative_forwards_is_that_backwards(kind):
-    criterion, (logits, labels) = SIGUALoss(METHODS[kind]).double(), batch(12)
-    along = torch.randn(12, 10, dtype=torch.float64)
-    (gradient,) = torch.autograd.grad(criterion(logits, labels), logits)
-    with forward_ad.dual_level():
-        loss = criterion(forward_ad.make_dual(logits.detach().requires_grad_(), along), labels)
-        tangent = forward_ad.unpack_dual(loss).tangent
-    torch.testing.assert_close(tangent, (gradient * along).sum(), rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("in_dims", [(0, 0), (0, None)], ids=str)
 @each_method
-def test_vmap_and_grad_of_torch_func_give_each_mini_batch_its_own(method, in_dims):
+def test_vmap_and_grad_of_torch_func_give_each_mini_batch_its_own(method):
     """With an ignored label, too. Agreement is asked without its confidence, which cannot move."""
     logits, labels = batch(60)
     logits, labels = logits.detach().reshape(3, 20, 10), labels.reshape(3, 20)
     labels[:, 4] = -100
-    labels = labels if in_dims[1] == 0 else labels[0]
     if isinstance(method.condition, sigua.Agreement):
         method = sigua.sigua_ag(warmup=0, gamma=0.3, by_class=False)
     criterion = SIGUALoss(method).double()
-    got = torch.vmap(criterion, in_dims)(logits, labels)
-    gradients = torch.vmap(torch.func.grad(criterion), in_dims)(logits, labels)
+    got = torch.vmap(criterion)(logits, labels)
+    gradients = torch.vmap(torch.func.grad(criterion))(logits, labels)
     assert criterion.split is None  # the masks belong to the transform
     for i in range(3):
-        want, gradient = run(criterion, logits[i], labels[i] if in_dims[1] == 0 else labels)
+        want, gradient = run(criterion, logits[i], labels[i])
         torch.testing.assert_close(got[i], want, rtol=1e-13, atol=1e-13)
         torch.testing.assert_close(gradients[i], gradient, rtol=1e-12, atol=1e-14)
 

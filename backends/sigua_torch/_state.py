@@ -72,13 +72,13 @@ class Numbers:
 
     def now(self, as_numbers: bool) -> tuple[Any, ...]:
         """Return the current numbers, as Python numbers or as 0-d tensors on the device."""
-        counts, last = self.steps_per_epoch is not None, len(self._columns[0]) - 1
+        counts = self.steps_per_epoch is not None
         if as_numbers:
-            row = min(int(self.step), last) if counts else 0
+            row = min(int(self.step), len(self._columns[0]) - 1) if counts else 0
             return tuple(column[row].item() for column in self._columns)
         if not counts:
             return tuple(self.tables)
-        place = self.step.clamp(max=last).reshape(1)
+        place = self.step.clamp(max=len(self.tables[0]) - 1).reshape(1)
         return tuple(table.index_select(0, place).squeeze(0) for table in self.tables)
 
     def advance(self) -> None:
@@ -141,7 +141,7 @@ class Confidence:
         Raises:
             ValueError: there are fewer classes than before, or too many for counts.
         """
-        kept = self.pending if self.seen is None else self.seen
+        kept = self.seen if self.pending is None else self.pending
         if kept is not None and kept.shape[1] > k:
             rule = f"have the {kept.shape[1]} classes or more of the class confidence that is kept"
             _check.refuse("input", rule, k, "a criterion for each output")
