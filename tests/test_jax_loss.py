@@ -282,18 +282,6 @@ def test_trusted_may_be_a_split(samples):
     np.testing.assert_allclose(value, want, rtol=8 * EPS)
 
 
-@pytest.mark.parametrize(
-    "T", [TransitionMatrix.symmetric(0.0, 3), TransitionMatrix(np.eye(3))], ids=name
-)
-def test_a_masked_class_is_no_part_of_a_correction_without_noise(T):
-    """The loss is cross-entropy: log(1 + e) - 1 for logits 0, 1, -inf and label 1, not NaN."""
-    given = jnp.array([[0.0, 1.0, -jnp.inf]]), np.array([1]), 0, sigua.sigua_bc(T)
-    value, gradient = jax.value_and_grad(sigua_loss)(*given)
-    assert value == pytest.approx(np.log(1 + np.e) - 1, rel=1e-6)
-    p = np.e / (1 + np.e)
-    np.testing.assert_allclose(gradient, [[1 - p, p - 1, 0]], rtol=1e-6)
-
-
 def test_sparse_noise_among_many_classes_makes_no_square_array():
     """Of 20,000 classes, whose k x k array would be refused: pair noise, by hand.
 

@@ -98,6 +98,15 @@ def test_history_keeps_every_epoch_and_what_an_epoch_left_out():
     np.testing.assert_allclose(scores, [0.25, 0.5, 0], rtol=0, atol=1e-7)
 
 
+def test_history_of_a_sigmoid_is_that_of_a_softmax_of_two():
+    """By hand: logits ln 3 and 0 are p(1) = 3/4 and 1/2; labels 0 and 1: margins -1/2 and 0."""
+    history = LabelHistory(2)
+    history.update(torch.arange(2), torch.tensor([[np.log(3)], [0.0]]), torch.tensor([0, 1]))
+    history.end_epoch()
+    np.testing.assert_allclose(history.losses, [[np.log(4), np.log(2)]], rtol=1e-6)
+    np.testing.assert_allclose(history.margins, [[-0.5, 0]], atol=1e-6)
+
+
 def test_updates_wait_for_nothing():
     """On the meta device, which has no values, any read of one raises."""
     logits, labels, intact = (tensor.to("meta") for tensor in batch(20))
@@ -126,14 +135,11 @@ BYTES = torch.uint8
     ("change", "message"),
     [
         ({"split": None}, r"^split: must be a sigua.Split, got NoneType; try criterion.split"),
-        ({"intact": torch.ones(3) > 0}, r"^intact: must .* \(4,\) of torch.bool, got \(3,\)"),
         ({"intact": torch.ones(4)}, r"^intact: must .* got \(4,\) of torch.float32; try clean"),
         ({"target": torch.zeros(4, 1).long()}, r"^target: must .* got \(4, 1\) of torch.int64"),
-        ({"target": torch.zeros(4)}, r"^target: must .* got \(4,\) of torch.float32; try class"),
         ({"target": [0, 1, 2, 3]}, "^target: must be a torch tensor, .* got list; try"),
         ({"target": None}, r"^target: must be given with logits, got None;"),
         ({"target": torch.tensor([0, 1, 2, 4])}, r"^target: .* lie in \[0, 4\), got 4 at \[3\]"),
-        ({"target": torch.tensor([0, 1, 2, -1])}, r"^target: .* lie in \[0, 4\), got -1 at \[3\]"),
         ({"logits": [[0.0] * 4] * 4}, r"^logits: must have the split's shape \(4,\).* got list"),
         *(
             ({"logits": torch.zeros(shape)}, r"^logits: must have the split's shape \(4,\)")
@@ -183,18 +189,13 @@ def test_history_may_begin_in_inference_mode():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"index": torch.arange(3)}, r"^index: must .* \(4,\) of torch.int64, got \(3,\) of"),
         ({"index": torch.zeros(4)}, r"^index: must .* got \(4,\) of torch.float32; try an index"),
-        ({"index": torch.zeros(4) > 1}, r"^index: must .* got \(4,\) of torch.bool"),
         ({"index": torch.zeros(4, dtype=BYTES)}, r"^index: must .* got \(4,\) of torch.uint8"),
         ({"index": np.arange(4)}, r"^index: must be a torch tensor, .* got ndarray; try"),
         ({"index": torch.arange(4) + 1}, r"^index: must lie in \[0, 4\), got 4 at \[3\];"),
-        ({"index": torch.arange(4) - 1}, r"^index: must lie in \[0, 4\), got -1 at \[0\];"),
         ({"target": torch.zeros(4)}, r"^target: must .* got \(4,\) of torch.float32; try y.long"),
-        ({"target": torch.zeros(4) > 1}, r"^target: must .* got \(4,\) of torch.bool; try"),
         ({"target": torch.ones(4, 4)}, r"^target: must .* got \(4, 4\) .*argmax\(1\)"),
         ({"target": torch.arange(4) - 100}, r"^target: must lie in \[0, 4\), got -100 at \[0\];"),
-        ({"logits": torch.ones(4, 4) + 0j}, r"^logits: must be a float .* torch.complex64; try"),
         ({"logits": np.ones((4, 4))}, r"^logits: must be a float torch tensor, .* got \(4, 4\)"),
     ],
     ids=str,

@@ -105,10 +105,8 @@ META = LOGITS.to("meta"), LABELS.to("meta")
         (SL, (LOGITS, LABELS - 1), {}, ["target", "got -1 at [0]", "ignore_index"]),
         (BC, (LOGITS, LABELS - 1), {"where": MASK[:6] | True}, ["target", "got -1 at [0]"]),
         (SL, (LOGITS.long(), LABELS), {}, ["input", "floating-point", "int64"]),
-        (SL, (torch.tensor(1.0), torch.tensor(0)), {}, ["input: must be floating-point logits"]),
         (SL, (LOGITS[:, :1], LABELS), {}, ["input", "two classes", "BCEWithLogitsLoss"]),
         (SL, (LOGITS, LABELS.int()), {}, ["target", "int64", "int32"]),
-        (SL, (LOGITS, LABELS[:5]), {}, ["target", "(6, 10)", "(5,)"]),
         (BC, (LOGITS, LABELS[:, None]), {}, ["target", "(6, 1)", "squeeze(1)"]),
         (SL, (LOGITS, LOGITS.long()), {}, ["target", "BCEWithLogitsLoss() for several labels"]),
         (BC, (torch.zeros(6, 7), LABELS), {}, ["T: ", "10 rows", "logits of 7"]),
@@ -118,7 +116,6 @@ META = LOGITS.to("meta"), LABELS.to("meta")
             {"loss": CE(WEIGHT)},
             ["weight: ", "3 classes", "got 10"],
         ),
-        (SL, (LOGITS, LABELS.numpy()), {}, ["target", "torch tensor", "got a ndarray"]),
         (SL, (LOGITS.numpy(), LABELS), {}, ["input: must be a torch tensor, got a ndarray"]),
         (SL, (LOGITS, None), {}, ["target", "torch tensor", "got a NoneType"]),
         (SL, (LOGITS, 10 * SOFT), {}, ["target", "sum to 1", "got 10 at [0]"]),
@@ -129,13 +126,10 @@ META = LOGITS.to("meta"), LABELS.to("meta")
             {"where": LABELS},
             ["where: ", "of torch.bool, got (6,) of torch.int64"],
         ),
-        (SL, (LOGITS, LABELS), {"where": MASK[:5]}, ["where: ", "(6,)", "got (5,)"]),
         (KNOWN, (LOGITS, LABELS), {}, ["trusted", "mask", "got None"]),
         (KNOWN, (LOGITS, LABELS), {"trusted": LABELS}, ["trusted", "(6,) of torch.int64"]),
-        (KNOWN, (LOGITS, LABELS), {"trusted": MASK.numpy()}, ["trusted", "torch tensor"]),
         (KNOWN, (LOGITS, LABELS), {"trusted": MASK.to("meta")}, ["trusted: ", "cpu, got meta"]),
         (SL, (LOGITS, LABELS), {"trusted": MASK}, ["trusted", "Known"]),
-        (SL, (LOGITS, LABELS), {"num_items_in_batch": -1}, ["num_items_in_batch", "got -1;"]),
         (SL, (LOGITS, LABELS), {"num_items_in_batch": 0}, ["num_items_in_batch", "positive"]),
         (
             AG,
@@ -171,10 +165,8 @@ def test_call_refuses(method, arguments, options, words):
     ("loss", "logits", "target", "words"),
     [
         (nn.functional.cross_entropy, LOGITS, LABELS, "loss per example, .* got a scalar"),
-        (lambda z, y: 1.0, LOGITS, LABELS, "got float"),
         (lambda z, y: z, LOGITS, LABELS, r"loss per example, \(6,\), got \(6, 10\)"),
         (nn.MSELoss(), torch.zeros(8, 1), torch.zeros(8), r"got \(8, 8\).*of one shape"),
-        (nn.MSELoss(), torch.zeros(4, 3), torch.zeros(4, 1), r"got \(4, 3\)"),
         (BCE(), LOGITS, LOGITS.long(), r"target: must be float .* try target\.float\(\)"),
         (
             BCE(),
@@ -182,7 +174,6 @@ def test_call_refuses(method, arguments, options, words):
             LOGITS - 1,
             r"target: must be float in \[0, 1\].* got -1 at \[0, 0\].*where=",
         ),
-        (BCE(), LOGITS, LOGITS + float("nan"), r"target: must be float in \[0, 1\].* got nan"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
@@ -202,7 +193,6 @@ def test_another_loss_is_refused_where_it_does_not_fit(loss, logits, target, wor
         ("image", LABELS, "'image' without several losses per image"),
         (lambda z, y: y[:5], LABELS, r"must return integers with a loss's shape, \(6,\)"),
         (lambda z, y: y.float(), LABELS, "must return integers"),
-        (lambda z, y: [1] * 6, LABELS, "must return integers"),
     ],
 )
 def test_groups_that_do_not_fit_are_refused(groups, target, words):
