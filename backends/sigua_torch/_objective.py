@@ -149,8 +149,14 @@ class Objective:
     def _columns(self, given: Examples, options: Options, trusted: Any) -> dict[str, Any]:
         """Return who takes part and with what share, and what a rule may ask for."""
         x, y, valid, _, viewable = given
-        columns: dict[str, Any] = {"valid": column(valid), "trusted": column(trusted)}
-        columns["shares"] = options.shares(x, y, columns["valid"])
+        columns: dict[str, Any] = {}
+        if valid is not None:
+            columns["valid"] = column(valid)
+        if trusted is not None:
+            columns["trusted"] = column(trusted)
+        shares = options.shares(x, y, columns.get("valid"))
+        if shares is not None:
+            columns["shares"] = shares
         if self.reads_margins:
             known = self.confidence
             state = None if known is None else known.state(x.shape[1], viewable)
@@ -163,7 +169,7 @@ class Objective:
                 return as_view(found) if viewable else found
 
             columns["sums"] = sums
-        return {name: part for name, part in columns.items() if part is not None}
+        return columns
 
     def refuse(self) -> None:
         """Tell the other processes that this one refuses its mini-batch."""

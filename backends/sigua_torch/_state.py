@@ -39,7 +39,8 @@ class Numbers:
 
     def __init__(self, method: Method, steps_per_epoch: int | None, like: Tensor) -> None:
         self.method, self.steps_per_epoch, self._epoch = method, steps_per_epoch, 0.0
-        self._columns: list[Any] = [np.array([number]) for number in method.at(0)]
+        self._at = method.at(0)
+        self._columns: list[Any] = [np.array([number]) for number in self._at]
         if steps_per_epoch is not None:
             _check_steps(method, steps_per_epoch)
             steps = math.ceil(method.horizon * steps_per_epoch)
@@ -65,19 +66,18 @@ class Numbers:
                     "condition: must return numbers of the same type in each epoch, got "
                     f"{number!r} at epoch {epoch:g} and an integer at epoch 0; try floats"
                 )
-        self._epoch = float(epoch)
+        self._epoch, self._at = float(epoch), at
         for column, table, number in zip(self._columns, self.tables, at, strict=True):
             column[0] = number
             table.fill_(number)
 
     def now(self, as_numbers: bool) -> tuple[Any, ...]:
         """Return the current numbers, as Python numbers or as 0-d tensors on the device."""
-        counts = self.steps_per_epoch is not None
+        if self.steps_per_epoch is None:
+            return self._at if as_numbers else tuple(self.tables)
         if as_numbers:
-            row = min(int(self.step), len(self._columns[0]) - 1) if counts else 0
+            row = min(int(self.step), len(self._columns[0]) - 1)
             return tuple(column[row].item() for column in self._columns)
-        if not counts:
-            return tuple(self.tables)
         place = self.step.clamp(max=len(self.tables[0]) - 1).reshape(1)
         return tuple(table.index_select(0, place).squeeze(0) for table in self.tables)
 
