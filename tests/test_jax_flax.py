@@ -119,21 +119,3 @@ def test_a_flax_step_takes_the_losses_and_their_selection(samples):
     np.testing.assert_allclose(model.kernel[...], kernel, rtol=0, atol=1e-5)
     np.testing.assert_allclose(model.bias[...], bias, rtol=0, atol=1e-5)
     assert len(traces) == 1
-
-
-def test_the_optimisers_own_steps_tell_the_epoch(example, samples):
-    """Of two steps an epoch, with a warm-up of two epochs: all are good in the first step alone."""
-    x, y = samples
-    method = sigua.self_teaching(0.5, warmup=2)
-    model = example.network()
-    optimizer = example.optimizer_of(model, accumulate=1)
-    x = np.tile(x, (1, 7))[:, :64]
-    state, kept = init_confidence(10), []
-    for _ in range(6):
-        now = optimizer.step[...]
-        losses = corrected_losses(model(x), y, method)
-        good = select(losses, now, method, steps_per_epoch=2).good
-        kept.append(int(good.sum()))
-        state = example.step(model, optimizer, state, x, y, method, 2)
-    # floor(64 rho) + 1, and rho = 1, 7/8, 6/8, 5/8, 1/2, 1/2.
-    assert kept == [64, 57, 49, 41, 33, 33]

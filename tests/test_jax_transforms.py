@@ -94,18 +94,6 @@ def test_a_loop_on_the_device_carries_its_numbers_or_counts_its_steps(samples):
     assert len(set(want)) > 5
 
 
-def test_a_count_of_everyday_numbers_is_that_of_exact_fractions():
-    """Noise rate 1/2 over 10 epochs of 50 steps, n = 1000: floor(1000 - step) + 1 stay.
-
-    A fraction of the epoch in float32 is one short at some of the steps.
-    """
-    losses = np.random.default_rng(2).normal(size=1000).astype("float32")
-    method = sigua.self_teaching(0.5, warmup=10)
-    count = jax.jit(lambda step: select(losses, step, method, steps_per_epoch=50).good.sum())
-    found = [int(count(step)) for step in range(600)]
-    assert found == [min(1000 - min(step, 500) + 1, 1000) for step in range(600)]
-
-
 def test_a_compiled_step_sorts_once(samples):
     """Both order statistics, of the loss and of the selection, come from one sort."""
     step = jax.jit(step_of(SL))

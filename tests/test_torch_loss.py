@@ -237,17 +237,6 @@ def test_missing_labels_of_a_sigmoid_take_no_part(mark, reduction):
         assert (gradient[missing] == 0).all()
 
 
-def test_numbers_to_regress_on_are_missing_where_that_is_said():
-    """By hand: losses 1, 4 and 9, of which 4 is missing: their mean is 5; -100 is a number."""
-    logits, target = torch.tensor([1.0, -98.0, 3.0]), torch.tensor([0.0, -100.0, 0.0])
-    criterion = SIGUALoss(sigua.standard(), nn.MSELoss())
-    assert run(criterion, logits, target)[0].item() == pytest.approx(14 / 3)
-    where = torch.tensor([True, False, True])
-    value, gradient = run(criterion, logits, target, where=where)
-    assert value.item() == 5
-    assert gradient.tolist() == [1, 0, 3]
-
-
 def test_an_own_index_to_ignore_is_never_shown_to_a_loss():
     """255, of a module's own attribute or a partial's keyword, and -100 of any function."""
 
