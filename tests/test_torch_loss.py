@@ -363,3 +363,27 @@ def test_vmap_and_grad_of_torch_func_give_each_mini_batch_its_own(method):
 
 
 # Rules of a user's own.
+
+
+@pytest.mark.parametrize("large", [10.0, 100.0, 300.0])
+@pytest.mark.parametrize(
+    "T", [TransitionMatrix.pair(0.3, 3), TransitionMatrix(np.eye(3))], ids=repr
+)
+def test_forward_correction_is_exact_where_p_underflows(T, large):
+    """Logits (a, 0, 0) at label 2, to which class 0 does not lead: a + log(1 + 2 e^-a) - log c."""
+    logits = torch.tensor([[large, 0.0, 0.0]] * 4)
+    loss = large + np.log1p(2 * np.exp(-large)) - np.log(T.rows[1:, 2].sum())
+    value, gradient = run(SIGUALoss(sigua.forward_correction(T)), logits, torch.full((4,), 2))
+    assert value.item() == pytest.approx(loss, rel=2e-6)
+    assert gradient[0, 0].item() == pytest.approx(0.25, rel=1e-4)  # it is climbed out of
+
+
+@each_method
+def test_gradcheck(method):
+    """The gradient is the derivative of the value, masks held fixed; so is the second."""
+    logits, labels = batch(12)
+    criterion = SIGUALoss(method).double()
+    if isinstance(method.condition, sigua.Agreement):
+        criterion = SIGUALoss(sigua.sigua_ag(warmup=0, gamma=0.3, by_class=False))
+    assert torch.autograd.gradcheck(lambda z: criterion(z, labels), (logits,))
+    assert torch.autograd.gradgradcheck(lambda z: criterion(z, labels), (logits,))

@@ -8,6 +8,7 @@ import os
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -92,3 +93,18 @@ def test_each_batch_is_finite_or_nan_or_refused_as_it_should_be_and_leaves_no_te
         if step % CYCLE == CYCLE - 1:
             counts.append(live_tensors())
     assert max(counts[1:]) <= counts[0]
+
+
+def test_no_recompilation_once_each_size_and_kind_has_been_seen():
+    """In one dtype: the first size, 0, 1, up to 512, above it, where selection is another."""
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    criterion = SIGUALoss(METHODS["sl"])
+    compiled = torch.compile(criterion, backend=counter, fullgraph=True)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(max(STEPS // 5, 4 * CYCLE // len(DTYPES))):
+        logits, labels = make_batch(step, generator)
+        criterion.set_epoch(step / 50)
+        if kind_of(step) != "outside":  # in a graph, labels are not looked at
+            compiled(logits.float().requires_grad_(), labels).backward()
+    assert counter.frame_count <= 5

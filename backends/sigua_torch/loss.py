@@ -109,7 +109,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self._objective = Objective(method, groups, self._pool, self._numbers, self._confidence)
         alone = self._pool is None and groups is None
         self._advice = _check.Advice(method, steps_per_epoch is not None, alone)
-        self._last: list[Any] = []
+        self._last: list[Any] = [None] * 3  # as many as later, or a graph is made twice
 
     @property
     def split(self) -> Split | None:
@@ -117,9 +117,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
         None before it, and after one inside a transform of `torch.func`, to which masks belong.
         """
-        if not self._last:
-            return None
         *masks, shape = self._last
+        if shape is None:
+            return None
         return Split(*(as_tensor(mask).reshape(shape) for mask in masks))
 
     @property
@@ -226,7 +226,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
         weights: Tensor
         good, bad, weights, silent = objective.chosen(measured)
         transformed = not measured.viewable and _ops.is_transformed()
-        self._last[:] = () if transformed else (good, bad, measured.shape)
+        self._last[:] = [None] * 3 if transformed else (good, bad, measured.shape)
         if silent is not None:
             losses = losses.masked_fill(silent, 0.0)
         if measured.reduction == "none":
