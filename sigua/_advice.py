@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from sigua._answers import Answers
 from sigua._method import Method
+from sigua.batches import enough
 from sigua.choice import candidates as of_nothing
 from sigua.methods import forward_correction, sigua_ag, standard
 from sigua.transition import TransitionMatrix
@@ -30,11 +31,6 @@ class Advice(NamedTuple):
     take: str
     why: str
     """Empty if nothing is sure."""
-
-
-def enough(num_classes: int) -> int:
-    """Return how many checked labels are enough to count T and to train on half of them."""
-    return max(100, 10 * num_classes)
 
 
 def advise(answers: Answers, T: TransitionMatrix | None, num_checked: int, k: int) -> Advice:

@@ -25,7 +25,7 @@ def checked_labels(
     n, k = shape
     columns = columns_of("true_labels", true_labels, names)
     true = checks.labels("true_labels", columns, k).astype(np.int64)
-    places = np.arange(n) if checked is None else _places(checked, n)
+    places = np.arange(n) if checked is None else checks.places("checked", checked, n)
     if len(true) != len(places):
         advice = "an entry for each" if len(true) != n else "true_labels[checked]"
         if checked is None:
@@ -36,29 +36,8 @@ def checked_labels(
         )
     framed = hasattr(probabilities, "iloc")
     of, rows = ("probabilities", probabilities) if framed else ("labels", labels)
+    same_order("checked", checked, rows, of)  # a mask; there are fewer indices than rows
     if hasattr(rows, "iloc"):
         of = of if checked is None else f"{of}.iloc[checked]"
         same_order("true_labels", true_labels, rows.iloc[places], of)
     return places, true
-
-
-def _places(checked: Any, n: int) -> NDArray[np.int64]:
-    """Return the indices of the checked examples, (m,), given as such or as a mask."""
-    places = checks.array("checked", checked)
-    if places.dtype == bool:
-        if places.shape != (n,):
-            shape = places.shape
-            raise ValueError(f"checked: a mask must have shape ({n},), got {shape}; try indices")
-        places = np.flatnonzero(places)
-    if places.shape != (0,) and (places.ndim != 1 or places.dtype.kind not in "iu"):
-        got = f"shape {places.shape} of {places.dtype}"
-        raise ValueError(f"checked: must be indices or a bool mask, got {got}; try np.flatnonzero")
-    if len(places) and not 0 <= places.min() <= places.max() < n:
-        raise ValueError(
-            f"checked: must be indices in [0, {n}), got {places.min()} to {places.max()}; "
-            "try positions instead of names of rows"
-        )
-    if len(np.unique(places)) != len(places):
-        advice = "checked.astype(bool)" if len(places) == n else "np.unique"
-        raise ValueError(f"checked: must name each example once, got one twice; try {advice}")
-    return places.astype(np.int64)

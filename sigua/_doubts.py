@@ -13,6 +13,8 @@ GAP = 0.15
 """Shares that differ by more than this, and beyond their intervals, are said to differ."""
 NEARLY_ALL = 0.98
 """A model that surely predicts more of the labels than this, out of fold, is too good."""
+HALF = 0.5
+"""If more predictions than this are of probability 1, none is said to be more confident."""
 SURELY = 0.999
 """The level of the interval beyond which checked labels are said not to be drawn at random."""
 
@@ -35,6 +37,11 @@ def about_the_model(evidence: Evidence, agreement: Interval, names: list[Any]) -
         ]
     if agreement.low > NEARLY_ALL:
         return ["it predicts nearly every label: was it trained on them? Take those out of fold"]
+    if (evidence.read.sureness == 1).mean() > HALF:
+        return [
+            "most of its probabilities are 0 or 1, which do not say where it is most confident: "
+            "take another model, such as one with more neighbours"
+        ]
     return []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def same_order(name: str, labels: Any, other: Any, of: str = "probabilities") ->
     own: Any = getattr(labels, "index", None)
     if not (hasattr(rows, "equals") and hasattr(own, "equals")) or rows.equals(own):
         return
-    if rows.sort_values().equals(own.sort_values()):
+    if len(rows) == len(own) and Counter(rows) == Counter(own):
         raise ValueError(
             f"{name}: must be in the order of the rows of {of}, got the same index in another "
             f"order; try {name}.loc[{of}.index]"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sigua._advice import Advice, enough
+from sigua._advice import Advice
 from sigua._answers import Answer
+from sigua.batches import enough
 from sigua.intervals import Interval
 from sigua.transition import TransitionMatrix
 
@@ -48,7 +49,8 @@ class Diagnosis:
     """The share that the model expects to predict: the mean of its largest probabilities."""
     T: TransitionMatrix | None
     """By the most confident predictions, or counted on the checked labels with that as the prior,
-    unless the two noise rates contradict each other. None if it has no usable inverse."""
+    unless the two noise rates contradict each other. None if it has no usable inverse, or nothing
+    is known."""
     confusions: tuple[Confusion, ...]
     """The largest entries of T off the diagonal, at most three, all above 0.05."""
     accuracy: Interval | None

@@ -11,6 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks
 
 
+def enough(num_classes: int) -> int:
+    """Return how many checked labels are enough to count T and to train on half of them.
+
+    Fewer are worth a look all the same; `examples/checked.py` measures it.
+
+    >>> enough(4), enough(20)
+    (100, 200)
+    """
+    return max(100, 10 * num_classes)
+
+
 class CheckedBatches:
     """Mini-batches that begin with checked examples: indices, for a loader.
 

@@ -204,6 +204,47 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def classes(name: str, value: Any) -> NDArray[Any]:
+    """Return classes, numbers or words, as an array of one kind: none missing, no mixture."""
+    found = array(name, value)
+    if found.dtype.kind == "O":
+        kinds = {_kind(entry) for entry in found.flat}
+        found = np.array(found.tolist()) if len(kinds) == 1 and None not in kinds else found
+    nan = found.dtype.kind == "f" and bool(np.isnan(found).any())
+    if found.dtype.kind not in "biufUSM" or nan:
+        got = "NaN" if nan else f"{found.dtype}"
+        raise ValueError(f"{name}: must be numbers or words, got {got}; try one kind, none missing")
+    return found
+
+
+def _kind(entry: Any) -> Any:
+    """Return what an object is, whatever its type: a word or a kind of number, else None."""
+    kinds: tuple[type, ...] = (str, bool, np.bool_, Integral, Real)
+    return next((kind for kind in kinds if isinstance(entry, kind)), None)
+
+
+def places(name: str, value: Any, n: int) -> NDArray[np.int64]:
+    """Return the indices of some of n examples, (m,), given as such or as a mask."""
+    found = array(name, value)
+    if found.dtype == bool:
+        if found.shape != (n,):
+            shape = found.shape
+            raise ValueError(f"{name}: a mask must have shape ({n},), got {shape}; try indices")
+        found = np.flatnonzero(found)
+    if found.shape != (0,) and (found.ndim != 1 or found.dtype.kind not in "iu"):
+        got = f"shape {found.shape} of {found.dtype}"
+        raise ValueError(f"{name}: must be indices or a bool mask, got {got}; try np.flatnonzero")
+    if len(found) and not 0 <= found.min() <= found.max() < n:
+        raise ValueError(
+            f"{name}: must be indices in [0, {n}), got {found.min()} to {found.max()}; "
+            "try positions instead of names of rows"
+        )
+    if len(np.unique(found)) != len(found):
+        advice = f"{name}.astype(bool)" if len(found) == n else "np.unique"
+        raise ValueError(f"{name}: must name each example once, got one twice; try {advice}")
+    return found.astype(np.int64)
+
+
 def rows_of_classes(name: str, value: Any) -> NDArray[Any]:
     """Return numbers of shape (n, k), n >= 1 and k >= 2, as an array, not copied if it is one."""
     found = array(name, value)

@@ -130,7 +130,8 @@ def _conclude(
     true: Labels,
 ) -> tuple[Interval, Interval, Answers, TransitionMatrix | None]:
     """Return the noise rate by the model alone, that with what was counted, the answers, and T."""
-    k, surest, T = evidence.num_classes, evidence.surest, surest_transition(evidence)
+    k, surest = evidence.num_classes, evidence.surest
+    T = None if nothing_known(evidence) else surest_transition(evidence)
     direction = is_mistaken(evidence, given, true)
     separated = not overconfident and direction.verdict == "no"
     by_model = _by_model(evidence, agreement, separated)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua._hills import known_classes, second_hill
-from sigua._names import probabilities_and_labels
+from sigua._names import probabilities_and_labels, same_order
 from sigua.objective import Array, Split
 from sigua.schedules import rate_to_count, rate_to_parts
 
@@ -175,7 +175,7 @@ def rank_label_issues(
             are not copied.
         margins: instead of losses: p(label) less the largest other probability, in [-1, 1].
         noise_rate: the share of wrong labels, in [0, 1]; with labels, a share for each class will
-            do, (k,), in the order of `np.unique(labels)`.
+            do, (k,), in the order of `np.unique(labels)`, or by name: a dict or a series.
         labels: the given labels, numbers or words, shape (n,), with a rate, or with margins. For
             margins without a rate, a class of which more than a third is suspect, and more than
             three times as large a share as of all, comes last in the order, and its examples are
@@ -197,18 +197,20 @@ def rank_label_issues(
     if margins is not None:
         (scores,) = _means("margins", margins, lambda margin: (1 - margin) / 2)
         tie_break = scores
-        if noise_rate is None:
-            return _beyond_the_valley(scores, labels)
     else:
         # The scores of large losses round to 1; the losses themselves break the tie.
         scores, tie_break = _means("losses", losses, lambda loss: -np.expm1(-loss), np.asarray)
+    table = losses if margins is None else margins
+    given = None if labels is None else _given(labels, scores, table)
+    if noise_rate is None and margins is not None:
+        return _beyond_the_valley(scores, given)
     order = np.lexsort((-tie_break, -scores))
     if noise_rate is None:
         return LabelIssues(scores, order, 0)
-    if labels is None:
+    if given is None:
         rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share of wrong labels")
         return LabelIssues(scores, order, rate_to_count(len(order), rate_to_parts(rate)))
-    suspect = _of_each_class(order, noise_rate, _given(labels, scores))
+    suspect = _of_each_class(order, noise_rate, given)
     order = order[np.argsort(~suspect[order], kind="stable")]
     return LabelIssues(scores, order, int(suspect.sum()))
 
@@ -217,36 +219,49 @@ def _of_each_class(order: NDArray[np.intp], rates: Any, labels: NDArray[Any]) ->
     """Return who is suspect, (n,): the given share of each class, the first in the order."""
     classes, of = np.unique(labels, return_inverse=True)
     advice = "try one share of wrong labels, or one for each of np.unique(labels)"
-    if np.ndim(rates):
-        checks.same_length("noise_rate", rates, "classes", classes)
-    else:
-        rates = [rates] * len(classes)
     suspect = np.zeros(len(order), dtype=bool)
-    for j, given in enumerate(rates):
+    for j, given in enumerate(_rates(rates, classes)):
         rate = checks.number("noise_rate", given, 0, 1, advice)
         own = order[of[order] == j]
         suspect[own[: rate_to_count(len(own), rate_to_parts(rate))]] = True
     return suspect
 
 
-def _given(labels: ArrayLike, scores: NDArray[Any]) -> NDArray[Any]:
-    """Return labels as an array, (n,)."""
+def _rates(rates: Any, classes: NDArray[Any]) -> list[Any]:
+    """Return a rate for each class: one for all, theirs by name, or theirs in order."""
+    if not hasattr(rates, "keys"):
+        if np.ndim(rates):
+            checks.same_length("noise_rate", rates, "classes", classes)
+        return list(rates) if np.ndim(rates) else [rates] * len(classes)
+    by_name, names = dict(rates.items()), classes.tolist()
+    if set(by_name) == set(names):
+        return [by_name[name] for name in names]
+    raise ValueError(
+        f"noise_rate: must have a rate for each of the classes {names!r} by name, got those of "
+        f"{list(by_name)!r}; try a list in the order of np.unique(labels)"
+    )
+
+
+def _given(labels: ArrayLike, scores: NDArray[Any], table: Any) -> NDArray[Any]:
+    """Return labels as an array, (n,), in the order of the losses or margins that gave scores."""
     given = checks.array("labels", labels)
     if given.ndim != 1:
         raise ValueError(
             f"labels: must have shape (n,), got shape {given.shape}; "
             "try labels.ravel() on a column, labels.argmax(1) on one-hot rows"
         )
+    given = checks.classes("labels", given)
     checks.same_length("labels", given, "losses or margins", scores)
+    same_order("labels", labels, table, "losses or margins")
     return given
 
 
-def _beyond_the_valley(scores: NDArray[np.float64], labels: ArrayLike | None) -> LabelIssues:
+def _beyond_the_valley(scores: NDArray[np.float64], labels: NDArray[Any] | None) -> LabelIssues:
     """Cut where a second hill begins, without the classes that look wrong as a whole."""
     cut, precision = second_hill(scores)
     known = np.ones(len(scores), dtype=bool)
     if labels is not None:
-        known = known_classes(scores > cut, _given(labels, scores))
+        known = known_classes(scores > cut, labels)
         if not known.all():
             cut, precision = second_hill(scores[known])
     order = np.lexsort((-scores, ~known))

@@ -135,6 +135,24 @@ def test_what_does_not_fit_is_refused(models, labels, message):
         choose(models, labels)
 
 
+@pytest.mark.parametrize("checked", [False, True])
+def test_fewer_than_20_held_out_labels_decide_nothing(checked):
+    """Right in each, against one class for all: 19 labels keep plain, and say why; 20 do not."""
+    labels = np.arange(20) % 2
+    for size, kept in ((2, "plain"), (19, "plain"), (20, "other")):
+        made = {"plain": 0 * labels[:size], "other": labels[:size]}
+        found = choose(made, labels[:size], checked=checked)
+        assert (found.kept, found.gains["other"] > 0) == (kept, True)
+        assert ("fewer than 20 labels decide nothing" in str(found)) == (size < 20)
+
+
+def test_a_choice_has_a_hash_equal_ones_the_same():
+    models = {"plain": predictions(200), "other": predictions(300)}
+    one, same = (choose(models, ONES, checked=True) for _ in range(2))
+    assert {one: 1}[same] == 1
+    assert len({one, choose(models, ONES)}) == 2
+
+
 def test_words_as_objects_and_many_classes_will_do():
     """A class for nearly every label, which would be a table of 10,000 x 10,000."""
     words = np.array(["cat", "dog", "dog"], dtype=object)

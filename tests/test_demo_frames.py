@@ -109,3 +109,50 @@ def test_checked_labels_in_another_order_are_refused():
         with pytest.raises(ValueError, match=r"^true_labels: must be in the order of .* of labels"):
             count(given, shuffled)
     assert sigua.count_noise_rate(given[[2, 0, 1, 3]], shuffled).value == 0.25
+
+
+def test_predictions_in_another_order_than_the_labels_are_refused():
+    """Classes or scores; an index of its own says nothing."""
+    labels = pd.Series(["a", "b"] * 10)
+    scores = pd.get_dummies(labels).astype(float)
+    for made in (labels, scores):
+        right = {"plain": labels[::2].repeat(2).to_numpy(), "other": made}
+        assert sigua.choose(right, labels).accuracies == {"plain": 0.5, "other": 1.0}
+        right["other"] = made.set_axis(range(100, 120))
+        assert sigua.choose(right, labels).accuracies["other"] == 1
+        right["other"] = made[::-1]
+        with pytest.raises(ValueError, match=r"^predictions\['other'\]: must be in the order of"):
+            sigua.choose(right, labels)
+
+
+def test_scores_in_a_frame_are_of_the_classes_that_its_columns_name():
+    labels, sizes = [10, 1, 2, 1], [10, 1, 2]
+    frame = pd.DataFrame(np.eye(3)[[0, 1, 2, 0]], columns=sizes)
+    found = sigua.choose({"plain": frame, "other": labels}, labels)
+    assert found.accuracies == {"plain": 0.75, "other": 1.0}
+    with pytest.raises(ValueError, match=r"^labels: must be among the classes \[10, 1, 2\]"):
+        sigua.choose({"plain": frame, "other": [3] * 4}, [3] * 4)
+
+
+def test_label_issues_go_by_rows_and_rates_by_class():
+    """Two labels of each class; half of the first in the frame's order of classes, none else."""
+    margins, words = pd.Series([0.1, -0.5, 0.2, -0.1]), pd.Series(["b", "a", "b", "a"])
+    for rates in ({"b": 0.5, "a": 0.0}, pd.Series({"b": 0.5, "a": 0.0}), [0.0, 0.5]):
+        found = sigua.rank_label_issues(margins=margins, noise_rate=rates, labels=words)
+        assert found.suspects.tolist() == [True, False, False, False]
+    for rates in (pd.Series([0.5, 0.0]), {"b": 0.5}, {"b": 0.5, "a": 0, "c": 0}):
+        with pytest.raises(ValueError, match=r"^noise_rate: must have a rate for each .*'a', 'b'"):
+            sigua.rank_label_issues(margins=margins, noise_rate=rates, labels=words)
+    for rate in (None, 0.5):
+        with pytest.raises(ValueError, match=r"^labels: must be in the order of .* of losses"):
+            sigua.rank_label_issues(margins=margins, noise_rate=rate, labels=words[::-1])
+
+
+def test_a_mask_of_the_checked_in_another_order_is_refused():
+    p, words = sampled()
+    mask = pd.Series(np.arange(90) < 3)
+    true = words[:3]
+    right = sigua.diagnose(p, pd.Series(words), true, mask, classes=SIZES)
+    assert right.num_checked == 3
+    with pytest.raises(ValueError, match=r"^checked: must be in the order of the .* of labels"):
+        sigua.diagnose(p, pd.Series(words), true, mask[::-1], classes=SIZES)

@@ -277,6 +277,19 @@ def test_probabilities_of_examples_that_were_trained_on_give_a_warning(in_sample
     assert found.noise_rate.high < 0.01
 
 
+def test_out_of_fold_the_nearest_neighbour_is_told_from_one_that_was_trained_on_the_label():
+    """It predicts the label of another example of the same class: all rows are of 0 and 1."""
+    _, y, true = noisy(NOISES["sym-20"], spread=0.2)
+    order = np.argsort(true, kind="stable")
+    neighbour = np.empty_like(y)
+    neighbour[order] = np.roll(y[order], 1)
+    with pytest.warns(UserWarning, match="are 0 or 1, which do not say where it is most confident"):
+        found = diagnose(np.eye(K)[neighbour], y)
+    assert len(found.doubts) == 1
+    assert found.noise_rate.low == 0 < (y != true).mean() < found.noise_rate.high
+    assert str(found).splitlines()[1].endswith("overconfident")
+
+
 def test_checked_labels_that_are_the_most_suspicious_ones_give_a_warning_and_have_no_say():
     """Of 20 % wrong: the model predicts none of them as given."""
     p, y, true = noisy(NOISES["sym-20"], spread=0.2)
@@ -419,6 +432,22 @@ def test_a_model_that_knows_nothing_is_said_to_know_nothing(kind):
     assert found.above_chance.low <= 0 <= found.above_chance.high
     assert found.advice.candidates == (sigua.standard(),)
     assert "knows hardly anything" in found.advice.why
+
+
+@pytest.mark.filterwarnings("ignore:labels are hardly more probable:UserWarning")
+def test_many_classes_take_no_singular_values_even_if_the_model_knows_nothing(monkeypatch):
+    def refuse(rows):
+        raise AssertionError("O(k^3)")
+
+    monkeypatch.setattr(np.linalg, "cond", refuse)
+    k = 300
+    y = np.arange(3 * k) % k
+    given = np.where(np.arange(3 * k) < k, (y + 1) % k, y)
+    knowing = 0.5 * np.eye(k)[y] + 0.5 / k
+    for p, known in ((knowing, True), (np.full((3 * k, k), 1 / k), False)):
+        assert (diagnose(p, given).T is not None) == known
+        checked = np.arange(0, 3 * k, 9)
+        assert diagnose(p, given, y[checked], checked).T is not None
 
 
 def test_a_class_that_noise_makes_a_majority_does_not_hide_what_the_model_knows():

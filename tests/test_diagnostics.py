@@ -268,3 +268,17 @@ def test_a_share_of_each_class_leaves_rare_classes():
     assert rank_label_issues(losses, noise_rate=0.25).suspects[8:].sum() == 3
     apart = rank_label_issues(losses, noise_rate=[0.5, 0.0], labels=labels)
     assert np.flatnonzero(apart.suspects).tolist() == [1, 3, 6, 7]
+
+
+def test_labels_as_objects_are_words_or_numbers_of_one_kind():
+    """A share of each class; whatever is missing or mixed is refused."""
+    margins = [-0.5, 0.1, -0.1, 0.2]
+    for kind in (["a", "a", "b", "b"], [1, np.int64(1), 2, 2], [True, True, False, False]):
+        labels = np.array(kind, dtype=object)
+        found = rank_label_issues(margins=margins, noise_rate=0.5, labels=labels)
+        assert found.suspects.tolist() == [True, False, True, False]
+    for kind in (["a", "a", "b", None], ["a", "a", "b", np.nan], ["1", 1, "2", 2], [1, 1, 2, None]):
+        for rate in (None, 0.5):
+            labels = np.array(kind, dtype=object)
+            with pytest.raises(ValueError, match=r"^labels: must be numbers or words, got .*;"):
+                rank_label_issues(margins=margins, noise_rate=rate, labels=labels)

@@ -17,7 +17,7 @@ from torch import nn
 
 import sigua
 from sigua_sklearn import SIGUAClassifier, _choice
-from sigua_sklearn._training import Part
+from sigua_sklearn._training import Part, Run
 
 WRONG = sigua.TransitionMatrix.symmetric(0.3, 10)
 
@@ -108,6 +108,38 @@ def test_a_part_is_held_out_of_each_class(fraction):
     for j in range(4):
         here = part.given == j
         assert abs(chosen[here].sum() - fraction * here.sum()) <= 1
+
+
+def plainly_trained(n, diagnosis=None):
+    """Return a training that dropped none, and where no label stands out: margins of one hill."""
+    return Run(None, [{"dropped": 0.0}], np.linspace(1, -1, n)[None] ** 3, diagnosis=diagnosis)
+
+
+def test_where_plain_training_is_kept_held_out_labels_say_how_many_are_wrong():
+    """As many labels are flagged as are surely wrong, those with the lowest margins."""
+    rng, y = np.random.default_rng(0), np.arange(300) % 3
+    given = np.where(rng.random(300) < 0.3, (y + 1) % 3, y)
+    found = _choice.diagnosed(0.8 * np.eye(3)[y] + 0.2 / 3, Part(None, given, y < 0))
+    clf, checked = quick(), np.arange(1000) >= 990
+    clf._name_issues(plainly_trained(1000, found), np.zeros(1000, dtype=int), checked)
+    assert clf.noise_rate_ == pytest.approx((given != y).mean(), abs=0.03)
+    assert 0.15 < found.surest.low < clf.noise_rate_
+    count = int(1000 * found.surest.low)
+    assert np.flatnonzero(clf.label_issues_).tolist() == list(range(990 - count, 990))
+
+
+def test_where_nothing_tells_the_noise_rate_it_is_unknown():
+    """No label was held out; or too few, or a model that knows nothing predicts them."""
+    clf, nobody = quick(), np.zeros(100, dtype=bool)
+    clf._name_issues(plainly_trained(100), np.zeros(100, dtype=int), nobody)
+    assert np.isnan(clf.noise_rate_)
+    assert not clf.label_issues_.any()
+    y = np.arange(100) % 2
+    knows, guesses = 0.8 * np.eye(2)[y] + 0.1, np.full((100, 2), 0.5)
+    assert _choice.diagnosed(knows, Part(None, y, nobody)) is not None
+    assert _choice.diagnosed(guesses, Part(None, y, nobody)) is None
+    assert _choice.diagnosed(knows[:49], Part(None, y[:49], nobody[:49])) is None
+    assert _choice.diagnosed(knows, Part(None, y, ~nobody)) is None
 
 
 def test_words_and_data_frames():
@@ -211,6 +243,7 @@ def test_where_all_are_checked_training_is_plain():
     clf = quick("auto").fit(X, y, checked=np.ones(200, dtype=bool))
     assert clf.method_ == sigua.standard()
     assert clf.choice_ is None
+    assert clf.noise_rate_ == 0
 
 
 def test_verbose_shows_a_bar_and_nothing_else_does(capsys):
@@ -234,6 +267,16 @@ def test_verbose_shows_a_bar_and_nothing_else_does(capsys):
         ({"module": nn.Linear(4, 3)}, "module: must be a function .* got a Linear itself; try"),
         ({"module": lambda d, k: 3}, "module: must be a function .* got one that makes a int"),
         ({"module": lambda d, k: nn.Linear(d, 1)}, r"logits \(N, 3\), got shape \(2, 1\)"),
+        ({"module": "mlp"}, "module: must be a function .* got 'mlp'; try lambda"),
+        ({"module": lambda d: nn.Linear(d, 3)}, "module: must be a function .* got <function"),
+        ({"module": nn.ReLU}, "module: must be a function .* got <class .*ReLU'>; try"),
+        (
+            {"module": lambda d, k: nn.Linear(9, k)},
+            r"got one that refuses such rows \(mat1 and mat",
+        ),
+        ({"module": lambda d, k: nn.Embedding(d, k)}, "got one that refuses such rows"),
+        ({"module": lambda d, k: nn.LSTM(d, k)}, r"logits \(N, 3\), got a tuple for N = 2; try"),
+        ({"method": sigua.custom(sigua.Known(), 0.01)}, r"^method: must not need marks .* try fit"),
     ],
 )
 def test_what_cannot_be_is_refused(parameters, sentence):
@@ -242,10 +285,24 @@ def test_what_cannot_be_is_refused(parameters, sentence):
         quick(**parameters).fit(X, given)
 
 
+class Diverged(nn.Linear):
+    """What it returns is NaN in training."""
+
+    def forward(self, x):
+        return super().forward(x) * (float("nan") if self.training else 1)
+
+
+@pytest.mark.parametrize("method", ["auto", "standard"])
+def test_a_training_that_diverges_is_said_to(method):
+    X, given, _ = blobs()
+    with pytest.raises(ValueError, match=r"^learning_rate: must be small .* loss of nan in"):
+        quick(method, module=Diverged).fit(X, given)
+
+
 @pytest.mark.parametrize("checked", [np.ones(3, dtype=bool), [200], [-1], [0.5], [[1]]])
 def test_checked_that_are_no_examples_are_refused(checked):
     X, given, _ = blobs()
-    with pytest.raises(ValueError, match="checked: must be a bool mask with 200 entries or ind"):
+    with pytest.raises(ValueError, match=r"^checked: (a mask )?must (be indices|have shape)"):
         quick().fit(X, given, checked=checked)
 
 
@@ -280,6 +337,6 @@ def test_a_refused_fit_leaves_the_classifier_as_it_was(small):
         with pytest.raises(ValueError, match=words):
             clf.fit(X_new, y_new, checked)
         np.testing.assert_array_equal(clf.predict_proba(X), before)
-    with pytest.raises(ValueError, match=r"^device: must be one of PyTorch's, got 'nope'"):
+    with pytest.raises(ValueError, match=r"^device: must be one that PyTorch has here, got 'nope'"):
         SIGUAClassifier(device="nope").fit(X, y)
     assert SIGUAClassifier("standard", epochs=1, device=torch.device("cpu")).fit(X, y).module_

@@ -6,11 +6,13 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_digits, make_classification
-from sklearn.linear_model import LogisticRegression
+from sklearn.datasets import load_digits, make_blobs, make_classification
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.metrics import balanced_accuracy_score
-from sklearn.model_selection import cross_val_predict, train_test_split
+from sklearn.model_selection import KFold, cross_val_predict, train_test_split
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -27,15 +29,65 @@ def noisy(rate=0.3):
 def test_it_is_a_clone_fitted_to_the_labels_that_were_not_flagged():
     X, given, y = noisy()
     linear = LogisticRegression(C=0.1)
-    clf = PrunedClassifierCV(linear, cv=3).fit(X, given)
+    clf = PrunedClassifierCV(linear, cv=3, compare=False).fit(X, given)
     p = cross_val_predict(linear, X, given, cv=3, method="predict_proba")
     assert np.array_equal(clf.label_issues_, flag_by_class(p, given))
     kept = ~clf.label_issues_
     want = clone(linear).fit(X[kept], given[kept])
     assert np.array_equal(clf.predict_proba(X), want.predict_proba(X))
     assert clf.noise_rate_ == clf.label_issues_.mean()
+    assert clf.choice_ is None
     wrong = given != y
     assert wrong[clf.label_issues_].mean() > 0.8
+
+
+def overlapping():
+    """Twenty classes, of which a linear model predicts some third: pruning costs three points."""
+    return make_blobs(1500, 64, centers=20, cluster_std=4.5, center_box=(-2, 2), random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("clf", "data", "kept"),
+    [
+        (KNeighborsClassifier(), noisy()[:2], "pruned"),
+        (LinearDiscriminantAnalysis(), overlapping(), "plain"),
+    ],
+)
+def test_what_is_predicted_better_is_kept(clf, data, kept):
+    """Without what was flagged where labels are wrong, with all where classes overlap."""
+    X, given = data
+    found = PrunedClassifierCV(clf, cv=3).fit(X, given)
+    assert found.label_issues_.any()
+    assert found.choice_.kept == kept
+    rows = np.flatnonzero(~found.label_issues_) if kept == "pruned" else np.arange(len(X))
+    want = clone(clf).fit(X[rows], given[rows])
+    assert np.array_equal(found.predict_proba(X), want.predict_proba(X))
+
+
+def test_a_fold_has_no_say_in_what_is_left_out_where_it_is_predicted():
+    """Other labels there, shifted by a class, change nothing of what is predicted for it."""
+    X, given, _ = noisy()
+    X, given = X[:600], given[:600]
+    folds = [(np.flatnonzero(np.arange(600) % 3 != j), np.arange(j, 600, 3)) for j in range(3)]
+    clf = PrunedClassifierCV(KNeighborsClassifier())
+    other = given.copy()
+    other[folds[0][1]] = (given[folds[0][1]] + 1) % 10
+    one, two = (clf._predict_pruned(X, labels, folds) for labels in (given, other))
+    assert np.array_equal(one[folds[0][1]], two[folds[0][1]])
+    assert not np.array_equal(one, two)
+
+
+def test_a_fold_without_a_class_in_its_training_part_is_refused():
+    """Sorted labels in folds that are not shuffled; a class of one example is left as it is."""
+    X, y = load_digits(return_X_y=True)
+    order = np.argsort(y, kind="stable")
+    with pytest.raises(
+        ValueError, match=r"^cv: must train on each class .* without class 0, .*try"
+    ):
+        PrunedClassifierCV(LogisticRegression(), cv=KFold(10)).fit(X[order], y[order])
+    words = np.array(list("abcdefghij"))[y[order]]
+    with pytest.raises(ValueError, match="without class 'a', whose"):
+        PrunedClassifierCV(LogisticRegression(), cv=KFold(10)).fit(X[order], words)
 
 
 @pytest.mark.filterwarnings("ignore:lbfgs failed")  # long before, accuracy stands still
@@ -49,7 +101,7 @@ def test_it_gains_where_classes_are_rare():
     X, X_test, y, y_test = train_test_split(X, y, stratify=y, random_state=0)
     given = sigua.corrupt_labels(y, sigua.TransitionMatrix.symmetric(0.3, 11), seed=0)
     plain = LogisticRegression().fit(X, given)
-    pruned = PrunedClassifierCV(LogisticRegression()).fit(X, given)
+    pruned = PrunedClassifierCV(LogisticRegression(), compare=False).fit(X, given)
     assert pruned.score(X_test, y_test) > plain.score(X_test, y_test)
     balanced = [balanced_accuracy_score(y_test, clf.predict(X_test)) for clf in (plain, pruned)]
     assert balanced[1] > balanced[0] + 0.02
@@ -106,6 +158,11 @@ def test_a_classifier_that_knows_nothing_flags_nobody_and_a_warning_says_so():
     with pytest.warns(UserWarning, match="estimator: no label is flagged, because .* try a stron"):
         clf = PrunedClassifierCV(LogisticRegression()).fit(X, given)
     assert not clf.label_issues_.any()
+
+
+def test_a_classifier_without_probabilities_is_refused():
+    with pytest.raises(ValueError, match=r"^estimator: must be .* got Perceptron\(\); try"):
+        PrunedClassifierCV(Perceptron()).fit(*noisy()[:2])
 
 
 def test_it_shows_the_methods_that_the_classifier_has():

@@ -11,6 +11,7 @@ import pytest
 
 import sigua
 from sigua import TransitionMatrix
+from sigua.transition._stochastic import dense_condition
 
 EPS = np.finfo(np.float64).eps
 ROWS = [[0.75, 0.25, 0.0], [0.125, 0.75, 0.125], [0.5, 0.0, 0.5]]
@@ -107,6 +108,29 @@ REFUSED_ROWS = {
 def test_rows_that_are_no_transition_matrix_are_refused(rows, message):
     with pytest.raises(ValueError, match=f"^rows: .*{message}"):
         TransitionMatrix(rows)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("k", [2, 7, 30])
+def test_the_condition_is_bounded_and_exact_where_the_bound_is_too_large(rate, k):
+    """Symmetric noise and any other, half each; whatever the bound, it is never too small."""
+    rng = np.random.default_rng(k)
+    for other in (np.eye(k), rng.dirichlet(np.full(k, 0.2), k)):
+        rows = (1 - rate) * (other + np.eye(k)) / 2 + rate / k
+        found, exact = dense_condition(rows), np.linalg.cond(rows)
+        assert found >= exact * (1 - 1e-9)
+        assert found == pytest.approx(exact) or found <= 1e4
+
+
+def test_noise_of_many_classes_that_is_nearly_symmetric_takes_no_singular_values(monkeypatch):
+    def refuse(rows):
+        raise AssertionError("O(k^3)")
+
+    monkeypatch.setattr(np.linalg, "cond", refuse)
+    rng, k = np.random.default_rng(0), 500
+    for rate in (0.1, 0.5):
+        rows = (1 - rate) * np.eye(k) + rate * rng.dirichlet(np.full(k, 50.0), k)
+        assert TransitionMatrix(rows).num_classes == k
 
 
 def test_what_is_not_cleanlab_s_is_told_where_to_go():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 
 import sigua
 from sigua import checks
-from sigua_sklearn._training import Part, enough
+from sigua.batches import enough
+from sigua.choice import FEWEST
+from sigua_sklearn._training import Part
 
-FEWEST = 20
-"""Fewer held-out labels decide nothing: plain training is kept."""
+TELLING = 50
+"""Fewer held-out labels than this tell nothing about the noise rate."""
 
 
 def method_of(method: Any, warmup: float) -> sigua.Method | None:
     """Return the method that was asked for, by name or as a value; None for "auto"."""
+    if isinstance(getattr(method, "condition", None), sigua.Known):
+        raise ValueError(
+            "method: must not need marks of who is good, as sigua.Known does, got a method that "
+            "does; try fit(X[~issues], y[~issues]), without the labels that you know to be wrong"
+        )
     if isinstance(method, sigua.Method):
         return method
     if not isinstance(method, str) or method not in ("auto", "standard", "sigua_ag"):
@@ -31,27 +39,10 @@ def method_of(method: Any, warmup: float) -> sigua.Method | None:
 
 def checked_mask(checked: ArrayLike | None, n: int) -> NDArray[np.bool_]:
     """Return who was checked, bool (n,), from such a mask or from indices."""
-    if checked is None:
-        return np.zeros(n, dtype=bool)
-    found = checks.array("checked", checked)
-    mask = found.dtype == bool and found.shape == (n,)
-    places = found.dtype.kind in "iu" and found.ndim == 1
-    if mask:
-        return found
-    if not (places or found.shape == (0,)) or (
-        found.size and not 0 <= found.min() <= found.max() < n
-    ):
-        got = f"shape {found.shape} of {found.dtype}"
-        raise ValueError(
-            f"checked: must be a bool mask with {n} entries or indices in [0, {n}), got {got}; "
-            "try np.isin(np.arange(len(y)), rows)"
-        )
-    if len(np.unique(found)) < len(found):
-        raise ValueError(
-            "checked: must name each example once, got an index twice; "
-            "try checked.astype(bool) for a mask of 0 and 1"
-        )
-    return np.isin(np.arange(n), found)
+    mask = np.zeros(n, dtype=bool)
+    if checked is not None:
+        mask[checks.places("checked", checked, n)] = True
+    return mask
 
 
 def held_out(
@@ -61,11 +52,21 @@ def held_out(
 
     A part has about the same share of each class. Few checked examples are all trained on.
     """
-    half = enough(part.checked, num_classes)
+    half = bool(part.checked.sum() >= enough(num_classes))
     among = np.flatnonzero(part.checked if half else ~part.checked)
     chosen = np.zeros(len(part.given), dtype=bool)
     chosen[_stratified(among, part.given, 0.5 if half else fraction, rng)] = True
     return chosen if chosen.sum() >= FEWEST else np.zeros_like(chosen)
+
+
+def diagnosed(p: NDArray[np.float32], held_out: Part) -> sigua.Diagnosis | None:
+    """Return what is known of the noise by predictions for labels held out; None if nothing is."""
+    if held_out.checked.all() or len(held_out.given) < TELLING:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that it may know nothing
+        found = sigua.diagnose(p, held_out.given)
+    return found if found.above_chance.low > 0 else None
 
 
 def _stratified(

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from torch import Tensor, nn
 
+from sigua import checks
+
 Factory = Callable[[int, int], nn.Module]
 CHUNK = 4096
 """Rows that are predicted at once."""
@@ -32,15 +34,20 @@ def make(module: Factory | None, n_features: int, n_classes: int) -> nn.Module:
     advice = "try lambda n_features, n_classes: torch.nn.Linear(n_features, n_classes)"
     if isinstance(module, nn.Module):  # which each fit would go on with
         raise ValueError(f"{rule}, got a {type(module).__name__} itself; {advice}")
+    if module is not None and not (callable(module) and checks.takes(module, 1, 1)):
+        raise ValueError(f"{rule}, got {module!r}; {advice}")
     network = (module or mlp)(n_features, n_classes)
     if not isinstance(network, nn.Module):
         raise ValueError(f"{rule}, got one that makes a {type(network).__name__}; {advice}")
-    shape = tuple(network.eval()(torch.zeros(2, n_features)).shape)  # and lazy layers are made
-    if shape != (2, n_classes):
-        raise ValueError(
-            f"{rule} from (N, {n_features}) to logits (N, {n_classes}), "
-            f"got shape {shape} for N = 2; {advice}"
-        )
+    rule += f" from (N, {n_features}) to logits (N, {n_classes})"
+    try:
+        made = network.eval()(torch.zeros(2, n_features))  # and lazy layers are made
+    except Exception as error:
+        raise ValueError(f"{rule}, got one that refuses such rows ({error}); {advice}") from error
+    if not isinstance(made, Tensor) or made.shape != (2, n_classes):
+        shape = getattr(made, "shape", None)
+        got = f"a {type(made).__name__}" if shape is None else f"shape {tuple(shape)}"
+        raise ValueError(f"{rule}, got {got} for N = 2; {advice}")
     return network
 
 

@@ -16,10 +16,6 @@ from sigua import Split
 from sigua_sklearn._network import Rows, probabilities
 from sigua_torch import LabelHistory, SelectionMeter, SIGUALoss
 
-ENOUGH, A_CLASS = 100, 10
-"""With so many checked labels, and so many a class, half of each mini-batch is checked, and half of
-them choose."""
-
 Seen = dict[str, Any]
 
 
@@ -52,17 +48,13 @@ class Settings:
 
 @dataclass
 class Run:
-    """A trained network, what each epoch saw, the margins by epoch, and p held out."""
+    """A trained network, what each epoch saw, the margins by epoch, p held out and what it says."""
 
     network: nn.Module
     history: list[Seen] = field(default_factory=list)
     margins: Any = None
     predicted: Any = None
-
-
-def enough(checked: NDArray[np.bool_], num_classes: int) -> bool:
-    """Return whether so many are checked that they choose, and fill half of each mini-batch."""
-    return bool(checked.sum() >= max(ENOUGH, A_CLASS * num_classes))
+    diagnosis: sigua.Diagnosis | None = None
 
 
 def train(
@@ -116,6 +108,12 @@ def _train(
             meter.update(cast(Split, criterion.split))
             history.update(index, logits, target)
         history.end_epoch()
+        if not np.isfinite(float(total)):
+            raise ValueError(
+                "learning_rate: must be small enough for the training to converge, got "
+                f"{settings.learning_rate} and a loss of {float(total)} in epoch {epoch}; "
+                "try a tenth of it, or a scaler before the network"
+            )
         seen = {
             "method": method,
             "epoch": epoch,

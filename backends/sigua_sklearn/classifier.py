@@ -18,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import sigua
 from sigua import checks
-from sigua_sklearn._choice import checked_mask, held_out, method_of
+from sigua.batches import enough
+from sigua_sklearn._choice import checked_mask, diagnosed, held_out, method_of
 from sigua_sklearn._network import Factory, Rows, make, probabilities
 from sigua_sklearn._progress import Bar
-from sigua_sklearn._training import Part, Run, Settings, enough, train
+from sigua_sklearn._training import Part, Run, Settings, train
 
 READ: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
 
@@ -42,7 +43,8 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         method: "auto", "standard", "sigua_ag", or a method such as
             `sigua.sigua_sl(noise_rate=0.3, delta=0.1)`, which is then trained once, on all.
         module: a function (n_features, n_classes) that returns a `torch.nn.Module` from X's rows,
-            float32, to logits. By default two hidden layers of 128 with dropout.
+            float32, to logits. By default two hidden layers of 128 with dropout. To be pickled with
+            the classifier it has to be a function by name, not a lambda.
         epochs: passes over the data, for each training.
         batch_size: the size of a mini-batch. By default 128, or a tenth of the examples, but at
             least 16.
@@ -65,16 +67,19 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             of unchecked labels that the method leaves out) and, where labels are held out,
             `held_out_accuracy`. The last `epochs` of them are the final training.
         label_issues_: bool, (n_samples,): training labels that look wrong, by their margins in the
-            final training: as many as its method drops in the end or, if it drops none, those that
-            stand out (`sigua.rank_label_issues`). Checked labels are none.
+            final training: as many as its method drops in the end. If it drops none, as plain
+            training does, those that stand out (`sigua.rank_label_issues`), or else as many as
+            held-out labels surely say are wrong (`diagnosis.surest.low`). Checked labels are none.
         label_quality_: float, (n_samples,), in [0, 1]: how right each label looks.
-        noise_rate_: the share of label issues. It is too low, even 0, if `method_` is plain
-            training, and too high where classes overlap; `sigua.diagnose` has an interval.
+        noise_rate_: an estimate of the share of wrong labels: what the method drops or stands out,
+            or else what `sigua.diagnose` says of the held-out labels, of which it needs 50. It is
+            too high where classes overlap. NaN if nothing tells it, for instance because a method
+            that drops nothing was given, so that no label was held out.
         module_: the network.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
 
     Raises:
-        ValueError: arguments that do not fit, or a single class.
+        ValueError: arguments that do not fit, a single class, or a training that diverges.
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
@@ -116,8 +121,8 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             y: numbers or words, shape (n_samples,); those of checked examples corrected.
             checked: whose labels are surely right: a mask, bool, (n_samples,), or indices. From
                 100 on, or 10 a class if that is more, half of each mini-batch is checked, and half
-                of them choose the method instead of labels as given. In a search give a mask:
-                indices cannot be split.
+                of them choose the method instead of labels as given. In a search give a mask, which
+                is split as X is; indices would be taken for rows of each part.
         """
         self._check_arguments()
         asked = method_of(self.method, self._warmup())
@@ -173,6 +178,8 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             kept = self.choice_.kept if self.choice_ else sigua.standard()
             self.method_ = kept if asked is None else asked
             final = train(self.method_, part, settings)
+        if tried:
+            final.diagnosis = diagnosed(runs[self.method_].predicted, part.of(chooses))
         self.module_ = final.network.eval()
         self.history_ = [seen for run in [*runs.values(), final] for seen in run.history]
         return final
@@ -180,15 +187,21 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
     def _name_issues(
         self, final: Run, given: NDArray[np.int64], checked: NDArray[np.bool_]
     ) -> None:
-        """Flag as many labels as the training dropped, or those that stand out."""
-        margins = final.margins
+        """Flag labels: as many as were dropped, or those that stand out, or as many as held-out
+        labels surely say are wrong.
+        """
+        margins, found = final.margins, final.diagnosis
         margins[:, checked] = 1.0  # their labels are right, and some may never have been drawn
         dropped = final.history[-1]["dropped"] * float((~checked).mean())
         how = {"noise_rate": dropped} if dropped else {"labels": given}
         issues = sigua.rank_label_issues(margins=margins, **how)
+        self.noise_rate_ = issues.count / len(given)
+        if not issues.count and not checked.all():
+            self.noise_rate_ = found.noise_rate.value if found else float("nan")
+            surely = found.surest.low if found else 0.0
+            issues = sigua.rank_label_issues(margins=margins, noise_rate=surely)
         self.label_issues_ = issues.suspects & ~checked
         self.label_quality_ = 1 - issues.scores
-        self.noise_rate_ = float(self.label_issues_.mean())
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """Return p(class | x), float32, (n_samples, n_classes), in the order of `classes_`."""
@@ -210,10 +223,10 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         fraction = self.validation_fraction
         checks.number("validation_fraction", fraction, 0, 1, "try 0.2", closed=False)
         try:
-            torch.device(self.device)
-        except (RuntimeError, TypeError) as error:
+            torch.empty(0, device=self.device)
+        except (AssertionError, RuntimeError, TypeError) as error:  # the first: there is no CUDA
             raise ValueError(
-                f"device: must be one of PyTorch's, got {self.device!r}; try 'cpu' or 'cuda'"
+                f"device: must be one that PyTorch has here, got {self.device!r}; try 'cpu'"
             ) from error
 
     def _warmup(self) -> float:
@@ -222,7 +235,7 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
     def _settings(self, part: Part, seed: int, bar: Bar) -> Settings:
         shape = part.X.shape[1], len(self.classes_)
         share = float(part.checked.mean())
-        if enough(part.checked, len(self.classes_)):
+        if part.checked.sum() >= enough(len(self.classes_)):
             share = max(share, 0.5)
         return Settings(
             network=partial(make, self.module, *shape),

@@ -80,6 +80,23 @@ def _csr_parts(csr: Csr) -> Csr:
     return Csr(data, indices, indptr)
 
 
+def dense_condition(rows: Matrix) -> float:
+    """Return the condition number in the 2-norm, or a bound that is small enough, in O(k^2).
+
+    Let c be the least entry of each column, with sum s, so that T = M + 1 c', where a row of M sums
+    to 1 - s. As T^-1 = (I - 1 c') M^-1, its infinity norm is at most (1 + s) / d, if each diagonal
+    entry of M is ahead of the rest of its row by d or more. The 2-norm of a matrix is at most
+    sqrt(k) times that, and at most the root of the infinity norm times the largest column sum.
+    """
+    least = rows.min(axis=0)
+    ahead = float((2 * (rows.diagonal() - least)).min() - 1 + least.sum())
+    if ahead > 0:
+        bound = float((len(rows) * rows.sum(axis=0).max()) ** 0.5 * (1 + least.sum()) / ahead)
+        if bound <= MAX_CONDITION:
+            return bound
+    return float(np.linalg.cond(rows))
+
+
 def sparse_condition(csr: Csr, most: int) -> float:
     """Return the condition number in the infinity norm, ||T^-1|| as ||T|| = 1, or a bound of it.
 

@@ -63,7 +63,7 @@ class TransitionMatrix:
             self._keep(form="sparse", num_classes=csr.size, csr=csr)
         else:
             dense = _stochastic.from_dense(rows)
-            refuse_above(float(np.linalg.cond(dense)), "rows")
+            refuse_above(_stochastic.dense_condition(dense), "rows")
             self._keep(form="dense", num_classes=len(dense), rows=dense)
 
     @classmethod
