@@ -29,9 +29,9 @@ AHEAD = 0.5
 """By how many standard errors another model has to be ahead of the first. By 0, what is kept was up
 to 3.6 points worse than the first in `examples/real`; by 1, it gained a fifth less."""
 FEWEST = 20
-"""Fewer held-out labels than this decide nothing: their standard error is too uncertain. Among five
-or ten, the second of two equally good models would be kept in up to 28 % of cases; among 20 or
-more, in 15 to 21 %, as among very many."""
+"""Fewer held-out labels than this decide nothing: their standard error is too uncertain. The second
+of two equally good models would be kept in 24 to 39 % of cases among five or ten, in 27 to 34 %
+among 20 or more."""
 STRENGTHS = 1, 10, 100, 1_000
 """How many examples of even errors are added to the counts of each predicted class."""
 
