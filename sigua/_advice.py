@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from sigua._answers import Answers
 from sigua._method import Method
 from sigua.batches import enough
+from sigua.choice import FEWEST
 from sigua.choice import candidates as of_nothing
 from sigua.methods import forward_correction, sigua_ag, standard
 from sigua.transition import TransitionMatrix
@@ -33,7 +34,9 @@ class Advice(NamedTuple):
     """Empty if nothing is sure."""
 
 
-def advise(answers: Answers, T: TransitionMatrix | None, num_checked: int, k: int) -> Advice:
+def advise(
+    answers: Answers, T: TransitionMatrix | None, num_labels: int, num_checked: int, k: int
+) -> Advice:
     """Return the advice: a single method only where the answers leave no doubt."""
     with_checked = num_checked >= enough(k)
     if answers.wrong.verdict == "no":
@@ -42,20 +45,23 @@ def advise(answers: Answers, T: TransitionMatrix | None, num_checked: int, k: in
     counted = T if num_checked else None  # an estimate of T alone can lose to plain training
     method, others, why = _methods(answers, counted, with_checked)
     candidates = (standard(), *others) if others else (method,)
-    by = _chosen_by(answers, with_checked)
+    by = _chosen_by(answers, num_labels, num_checked)
     with_checked &= isinstance(candidates[-1], forward_correction)
     return Advice(method, candidates, by, with_checked, _in_words(candidates), why)
 
 
-def _chosen_by(answers: Answers, with_checked: bool) -> Literal["given", "checked"]:
-    """Return who chooses: labels as given, of which there are many, if they are fair to all models.
+def _chosen_by(answers: Answers, num_labels: int, num_checked: int) -> Literal["given", "checked"]:
+    """Return who chooses: the checked, unless labels as given are fair to all models, and many.
 
-    They are not where errors follow from the input. Where one class is mistaken for another they
-    are, but tell a good model from a bad one by so little that a few checked ones tell more.
+    They are fair where errors neither follow from the input nor go to one class. A share of wrong
+    ones hides differences: m labels tell about as much as m (1 - noise rate)^2 checked ones. So a
+    tenth of them is compared with the half of the checked that is not trained on.
     """
-    follows, mistaken = answers.follows_input, answers.one_for_another
-    fair = follows.verdict == "no" and not mistaken
-    return "checked" if follows or (with_checked and not fair) else "given"
+    fair = answers.follows_input.verdict == "no" and not answers.one_for_another
+    rate = 0.0 if answers.wrong.share is None else answers.wrong.share.value
+    many = num_labels / 10 * (1 - rate) ** 2 > num_checked / 2
+    few = num_checked < FEWEST and not answers.follows_input
+    return "given" if few or (fair and many) else "checked"
 
 
 def advise_plain(why: str) -> Advice:

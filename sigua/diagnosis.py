@@ -87,7 +87,7 @@ def diagnose(
     if hopeless and said[0].counted is None:
         advice = advise_plain(hopeless)
     else:
-        advice = advise(answers, T, len(places) if random else 0, len(shown))
+        advice = advise(answers, T, len(y), len(places) if random else 0, len(shown))
     return Diagnosis(
         num_examples=len(y),
         classes=tuple(shown),

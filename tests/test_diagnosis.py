@@ -357,6 +357,14 @@ def test_checked_labels_say_which_method_they_go_with():
         assert why in found.why
 
 
+@pytest.mark.parametrize(("m", "by"), [(600, "given"), (800, "checked")])
+def test_labels_as_given_choose_only_where_they_tell_more_than_the_checked(m, by):
+    """A tenth of 5,000, 20 % of them wrong, tells as much as 500 * 0.8^2 = 320 checked labels."""
+    found = advice("sym-20", 0.8, m)
+    assert len(noisy(NOISES["sym-20"], 0.8)[1]) == 5000
+    assert found.chosen_by == by
+
+
 @pytest.mark.parametrize("m", [60, 200])
 def test_where_errors_follow_from_the_input_the_checked_choose(m):
     p, y, true = by_rule()
