@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import keras
 import numpy as np
-from numpy.typing import ArrayLike
+from keras import ops, tree
+from numpy.typing import ArrayLike, NDArray
 
 import sigua
+from sigua import checks
+
+NAMES = ("noisy", "checked")
 
 
 def with_checked(
@@ -20,25 +26,28 @@ def with_checked(
     *,
     share: float = 0.5,
     seed: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> tuple[Any, CheckedData]:
     """Return a model and the data to fit it to, of which a share of each mini-batch is checked.
 
         both, data = with_checked(model, x, y, checked)
         both.fit(data, epochs=30, callbacks=[SIGUA(method, output="noisy")])
 
-    `both` has the weights, the optimizer and the loss of `model`, which is thereby trained, and
-    predicts. It has two inputs and two outputs, "noisy" and "checked": the callback selects among
-    the first, the second are trained on plainly. Their losses have equal weight, however few were
-    checked.
+    `both` has the weights of `model`, which is thereby trained, and is compiled as `model` is. It
+    has two inputs and two outputs, "noisy" and "checked": the callback selects among the first, the
+    second are trained on plainly. Their losses have equal weight, however few were checked. Metrics
+    are of either output, such as `noisy_accuracy`. Whatever is not training is that of `model`:
+    `validation_data` are its x and y, and `both` evaluates, predicts and is saved as `model`.
 
     Args:
-        model: compiled, with one input and one output.
-        x: its input, an array (n, ...).
+        model: compiled, with one output.
+        x: its input, an array (n, ...), or a list or dict of them.
         y: the labels, (n, ...), those of checked examples corrected.
         checked: bool, (n,): whose label was checked.
         batch_size: the size of a mini-batch, at least 2.
         share: of each mini-batch that is checked, in (0, 1).
         seed: an integer or a `numpy.random.Generator`.
+        sample_weight: (n, ...), as for `fit`; None for ones.
 
     Raises:
         ValueError: arguments that are not as said here, or nobody is checked.
@@ -51,34 +60,144 @@ def with_checked(
     batches = sigua.CheckedBatches(checked, batch_size, share=share, seed=seed)
     if not batches.num_checked:
         raise ValueError("checked: must be True for some examples, got none; try model.fit(x, y)")
-    data = CheckedData(x, y, batches)
-    inputs = {name: keras.Input(data.x.shape[1:], name=name) for name in ("noisy", "checked")}
-    both = keras.Model(inputs, {name: model(each) for name, each in inputs.items()})
-    both.compile(model.optimizer, dict.fromkeys(inputs, model.loss))
+    arrays = tree.map_structure(_array, tuple(x) if isinstance(x, list) else x)
+    both = Both(model, {name: _input(arrays, name) for name in NAMES})
+    data = CheckedData(arrays, y, batches, sample_weight)
+    both.compile(**_as_compiled(model))
     return both, data
 
 
-class CheckedData(keras.utils.PyDataset):
-    """Mini-batches for `with_checked`: x and y, each a dict of "noisy" and "checked"."""
+def _array(x: Any) -> NDArray[Any]:
+    found = np.asarray(x) if hasattr(x, "shape") else np.empty(())
+    if found.ndim == 0:
+        raise ValueError(
+            "x: must be an array (n, ...), or a list or dict of them, because examples are drawn "
+            f"by their index, got {type(x).__name__}; try arrays"
+        )
+    return found
 
-    def __init__(self, x: Any, y: ArrayLike, batches: sigua.CheckedBatches, **workers: Any) -> None:
-        super().__init__(**workers)
-        self.x, self.y, self.batches = np.asarray(x), np.asarray(y), batches
-        if not len(self.x) == len(self.y) == batches.num_examples:
+
+def _input(x: Any, name: str | None = None) -> Any:
+    """Return symbolic inputs for rows of arrays, which are not cast unless `fit` casts them."""
+    if tree.is_nested(x):
+        return tree.map_structure(_input, x)
+    kind = {"f": None, "O": "string", "S": "string", "U": "string"}.get(x.dtype.kind, str(x.dtype))
+    return keras.Input(x.shape[1:], dtype=kind, name=name)
+
+
+def _as_compiled(model: Any) -> dict[str, Any]:
+    """Return the arguments of a model's `compile` for two outputs like its own."""
+    given = dict(model._compile_config.config)
+    for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
+        if given[name] is not None:
+            parts = [[_anew(each) for each in tree.flatten(given[name])] for _ in NAMES]
+            parts = parts if "metrics" in name else [part[0] for part in parts]
+            given[name] = dict(zip(NAMES, parts, strict=True))
+    return given | {"optimizer": model.optimizer}
+
+
+def _anew(metric: Any) -> Any:
+    """Return a metric that counts by itself; names, functions and losses need not."""
+    is_metric = isinstance(metric, keras.metrics.Metric)
+    return type(metric).from_config(metric.get_config()) if is_metric else metric
+
+
+class Both(keras.Model):
+    """Trains a model on two parts of a mini-batch, and does all else as that model."""
+
+    def __init__(self, model: Any, inputs: dict[str, Any]) -> None:
+        y_pred = Together(model)(inputs)
+        if tree.is_nested(y_pred["noisy"]):
             raise ValueError(
-                "x: must have an entry for each of y and of checked, "
-                f"got {len(self.x)}, {len(self.y)} and {batches.num_examples}; "
-                "try the same examples in all"
+                "model: must have one output, which is no list or dict, got another structure; "
+                "try a keras.Model of the output whose labels were checked"
             )
+        super().__init__(inputs, y_pred)
+
+    @property
+    def _inner(self) -> Any:
+        return self.layers[-1].model
+
+    def fit(self, *args: Any, class_weight: Any = None, **kwargs: Any) -> Any:
+        if class_weight is not None:
+            raise ValueError(
+                "class_weight: must be None, because there are two outputs, got "
+                f"{class_weight!r}; try with_checked(..., sample_weight=weights[y])"
+            )
+        return super().fit(*args, **kwargs)
+
+    def evaluate(self, *args: Any, _use_cached_eval_dataset: bool = False, **kwargs: Any) -> Any:
+        return self._inner.evaluate(*args, **kwargs)
+
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
+        return self._inner.predict(*args, **kwargs)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        self._inner.save(*args, **kwargs)
+
+
+class Together(keras.Layer):
+    """Calls a model once on both parts, so that batch normalisation sees the whole mini-batch."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def metrics(self) -> list[Any]:
+        return []  # those of `model` are for its own evaluation
+
+    def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        noisy, checked = (inputs[name] for name in NAMES)
+        y_pred = self.model(tree.map_structure(lambda *x: ops.concatenate(x), noisy, checked))
+        n = ops.shape(tree.flatten(noisy)[0])[0]
+        rows = zip(NAMES, (slice(None, n), slice(n, None)), strict=True)
+        return {name: tree.map_structure(partial(_part, some), y_pred) for name, some in rows}
+
+
+def _part(rows: slice, y_pred: Any) -> Any:
+    """Return rows of predictions, with what Keras hangs on them for its losses."""
+    found = y_pred[rows]
+    for name in ("_keras_mask", "_keras_logits"):
+        if getattr(y_pred, name, None) is not None:
+            setattr(found, name, getattr(y_pred, name)[rows])
+    return found
+
+
+class CheckedData(keras.utils.PyDataset):
+    """Mini-batches for `with_checked`: x, y and any weights, each a dict of its two parts."""
+
+    def __init__(
+        self,
+        x: Any,
+        y: ArrayLike,
+        batches: sigua.CheckedBatches,
+        sample_weight: ArrayLike | None = None,
+        **workers: Any,
+    ) -> None:
+        super().__init__(**workers)
+        self.batches, labels = batches, np.asarray(y)
+        if labels.dtype.kind not in "biuf":
+            raise ValueError(
+                f"y: must be numbers, got {labels.dtype}; "
+                "try names, y = np.unique(words, return_inverse=True)"
+            )
+        parts = {"x": x, "y": labels, "sample_weight": sample_weight}
+        self.parts = {name: part for name, part in parts.items() if part is not None}
+        for name, part in self.parts.items():
+            for each in tree.flatten(part):
+                checks.same_length(name, each, "checked", range(batches.num_examples))
 
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __getitem__(self, i: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    def __getitem__(self, i: int) -> tuple[dict[str, Any], ...]:
         batch, m = self.batches[i], self.batches.num_checked
-        rows = {"noisy": batch[m:], "checked": batch[:m]}
-        x, y = ({name: each[some] for name, some in rows.items()} for each in (self.x, self.y))
-        return x, y
+        rows = dict(zip(NAMES, (batch[m:], batch[:m]), strict=True))
+        return tuple(
+            {name: tree.map_structure(itemgetter(some), part) for name, some in rows.items()}
+            for part in self.parts.values()
+        )
 
     def on_epoch_end(self) -> None:
         self.batches.shuffle()
