@@ -183,15 +183,6 @@ def test_a_loaded_model_counts_on(tmp_path):
     assert run.fit(epochs=1)[0] == pytest.approx(kept(1.5))
 
 
-@pytest.mark.skipif(BACKEND == "torch", reason="Keras has no steps_per_execution on PyTorch")
-def test_steps_of_one_execution_read_the_numbers_of_its_first():
-    run, look = Run("callback", steps_per_epoch=5), Look()
-    run.model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=5)
-    good = run.fit(X, Y, batch_size=BATCH, epochs=3)
-    np.testing.assert_allclose(good, [kept(t, BATCH) for t in range(3)])
-    assert look.totals == []
-
-
 def test_counting_by_oneself_and_by_set_epoch_is_refused():
     run = Run("attached", steps_per_epoch=5)
     with pytest.raises(ValueError, match=r"^set_epoch: must not be called if .* in steps"):
@@ -230,12 +221,6 @@ def test_whoever_stays_at_epoch_0_is_asked_once(way, monkeypatch):
         method = METHOD if kind == "counted" else sigua.self_teaching(0.5, warmup=0)
         other = Run(way, method, **kwargs)
         assert forgotten(other.fit, batch_size=2, epochs=1) == 0
-
-
-def test_epoch_0_of_several_is_no_reason_to_ask(monkeypatch):
-    monkeypatch.setattr(_training, "FORGOTTEN_AFTER", 12)
-    for way in ("callback", "model"):
-        assert forgotten(Run(way).fit, batch_size=2, epochs=2) == 0
 
 
 def test_new_callbacks_in_a_loop_are_asked(monkeypatch):

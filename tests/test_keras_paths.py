@@ -157,20 +157,6 @@ def test_one_of_two_outputs_and_new_loss_weights(path, method):
     same_as_plain(path, TWO_HEADS, method, heads=2)
 
 
-@pytest.mark.parametrize("path", [Callback, Attached, Model], ids=lambda path: path.__name__)
-def test_a_second_compile_is_checked_as_the_first_one_was(path):
-    """A loss that cannot be weighed is refused before a weight changes."""
-    run = path(sigua.standard())
-    run.compile(CE())
-    run.fit(X, Y, **WHOLE)
-    before = run.state()
-    run.compile(CE(reduction="mean_with_sample_weight"))
-    with pytest.raises(ValueError, match=r"^loss: .*reduction='mean_with_sample_weight'"):
-        run.fit(X, Y)
-    for one, other in zip(run.state(), before, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @keras.saving.register_keras_serializable(package="tests")
 class Drawn(keras.losses.Loss):
     """Cross-entropy times a number drawn at each call, and a count of the calls."""
@@ -196,10 +182,3 @@ def test_a_loss_is_measured_once_a_step(path, times):
         each.fit(X, Y, epochs=1)
     symbolic = plain.calls - 3
     assert drawn.calls == symbolic + 3 * times
-
-
-@every_path
-def test_a_loss_that_changes_from_call_to_call_is_optimised_as_in_plain_training(path):
-    drawn = lambda run: run.compile(Drawn(), run_eagerly=True)  # noqa: E731
-    one_epoch = lambda run: run.fit(X, Y, epochs=1)  # noqa: E731
-    same_as_plain(path, (drawn, one_epoch), METHODS[0])

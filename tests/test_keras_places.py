@@ -14,14 +14,7 @@ SPARSE = keras.losses.SparseCategoricalCrossentropy
 K = 4
 T = TransitionMatrix([[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.6, 0.1], [0, 0, 0.4, 0.6]])
 SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
-METHODS = [
-    sigua.standard(),
-    SL,
-    sigua.sigua_ag(warmup=0, gamma=0.25),
-    sigua.sigua_bc(T, gamma=0.5),
-    sigua.forward_correction(T),
-    sigua.custom(sigua.NoiseFloor(9.0), gamma=0.5),
-]
+METHODS = [SL, sigua.sigua_ag(warmup=0, gamma=0.25), sigua.sigua_bc(T, gamma=0.5)]
 SHAPES = [(6, 5), (3, 4, 2)]
 
 
@@ -98,7 +91,7 @@ def test_images_are_judged_apart(by_class):
     assert_equal_to_spec(found, reference.step(SL, *flat(logits, labels), groups=groups))
 
 
-@pytest.mark.parametrize("method", [SL, METHODS[2], METHODS[3]], ids=["SL", "AG", "BC"])
+@pytest.mark.parametrize("method", METHODS, ids=["SL", "AG", "BC"])
 @pytest.mark.parametrize("ignored", [-1, 0, 255])
 def test_an_ignored_class_takes_no_rank_and_is_not_in_the_mean(method, ignored):
     """As padding and borders are marked: outside of the classes, or one of them."""
@@ -115,7 +108,7 @@ def test_an_ignored_class_takes_no_rank_and_is_not_in_the_mean(method, ignored):
     assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
 
 
-@pytest.mark.parametrize("method", [SL, METHODS[2], METHODS[3]], ids=["SL", "AG", "BC"])
+@pytest.mark.parametrize("method", METHODS, ids=["SL", "AG", "BC"])
 def test_places_that_a_mask_hides_take_no_rank(method):
     """Sequences are padded with zeros, which `Masking` hides; the mean is over the others."""
     logits, labels = batch((6, 5))
@@ -155,58 +148,3 @@ def test_signs_of_weights_mark_places():
     found = gradient(logits, labels, SPARSE(from_logits=True), SIGUA(method), sample_weight=marks)
     want = reference.step(method, *flat(logits, labels), trusted=trusted.reshape(-1))
     assert_equal_to_spec(found, want)
-
-
-def test_a_loss_of_ones_own_may_still_have_one_value_per_sequence():
-    """It is called on the whole, and sequences are ranked, as the spec ranks their means."""
-    logits, labels = batch((6, 5))
-
-    def whole(y_true, y_pred):
-        each = keras.ops.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
-        return keras.ops.mean(each, axis=1)
-
-    _, logs = gradient(logits, labels, whole, SIGUA(SL))
-    means = reference.cross_entropy(*flat(logits, labels)).reshape(6, 5).mean(axis=1)
-    split = reference.split(SL, means)
-    weights = sigua.signed_weights(split, 0.25)
-    assert logs["loss"] == pytest.approx(sigua.objective(means, weights), rel=1e-5)
-
-
-def test_images_of_rows_are_refused():
-    logits, labels = batch((6,))
-    with pytest.raises(ValueError, match=r"^groups: must come with a loss per time step"):
-        gradient(logits, labels, SPARSE(from_logits=True), SIGUA(SL, groups="image"))
-
-
-def tagger(words):
-    return keras.Sequential(
-        [
-            keras.layers.Embedding(words, 16, mask_zero=True),
-            keras.layers.Bidirectional(keras.layers.LSTM(16, return_sequences=True)),
-            keras.layers.Dropout(0.1),
-            keras.layers.Dense(3, activation="softmax"),
-        ]
-    )
-
-
-def test_token_tagging_with_padding_forgets_wrong_tags():
-    """A word's tag is its number modulo 3; 40 % are the next tag. Told nothing, it finds them.
-
-    The share that is dropped estimates the noise rate, padding not among it.
-    """
-    rng = np.random.default_rng(0)
-    x = rng.integers(1, 31, (400, 12))
-    x[np.arange(12) >= rng.integers(4, 13, 400)[:, None]] = 0
-    tags = x % 3
-    wrong = rng.random(tags.shape) < 0.4
-    noisy = np.where(wrong, (tags + 1) % 3, tags)
-    keras.utils.set_random_seed(0)
-    model = tagger(31)
-    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
-    logs = model.fit(
-        x, noisy, batch_size=48, epochs=8, verbose=0, callbacks=[SIGUA(sigua.sigua_ag(warmup=4))]
-    ).history
-    there = x > 0
-    right = model.predict(x, verbose=0).argmax(-1)[there] == tags[there]
-    assert right.mean() > 0.95
-    assert logs["sigua_bad"][-1] == pytest.approx(wrong[there].mean(), abs=0.05)

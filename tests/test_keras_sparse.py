@@ -43,26 +43,20 @@ def test_other_losses_are_corrected_as_by_the_dense_matrix(make):
 
 
 K = 100_000
-MANY = {
-    "symmetric": lambda: TransitionMatrix.symmetric(0.5, K),
-    "pair": lambda: TransitionMatrix.pair(0.45, K),
-    "groups": lambda: TransitionMatrix(confusions(K)),
-}
 
 
-@pytest.mark.parametrize(
-    ("kind", "make"),
-    [("symmetric", sigua.sigua_bc), *((kind, sigua.forward_correction) for kind in MANY)],
-)
-def test_a_network_trains_on_a_hundred_thousand_classes(kind, make):
+@pytest.mark.parametrize("kind", ["symmetric", "groups"])
+def test_a_network_trains_on_a_hundred_thousand_classes(kind):
     """Without T as an array of 80 GB, and the loss falls."""
     keras.utils.set_random_seed(0)
-    T = MANY[kind]()
+    symmetric = kind == "symmetric"
+    T = TransitionMatrix.symmetric(0.5, K) if symmetric else TransitionMatrix(confusions(K))
+    method = sigua.sigua_bc(T) if symmetric else sigua.forward_correction(T)
     model = keras.Sequential([keras.layers.Embedding(16, 8), keras.layers.Dense(K)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(0.1), loss)
     x, y = np.arange(16), np.random.default_rng(0).integers(0, K, 16)
-    history = model.fit(x, y, epochs=8, batch_size=16, verbose=0, callbacks=[SIGUA(make(T))])
+    history = model.fit(x, y, epochs=8, batch_size=16, verbose=0, callbacks=[SIGUA(method)])
     losses = history.history["loss"]
     assert losses[-1] < losses[0] - 1
     assert not {"_rows", "inverse"} & vars(T).keys()

@@ -7,44 +7,18 @@ from typing import Any
 
 import keras
 
-from sigua import Known, Method, SmallLoss, requirements
+from sigua import Known, Method, SmallLoss, checks, requirements
 from sigua.conditions import AllGood, reads
 from sigua_keras import _loss
 from sigua_keras._examples import Groups
-
-GONE = {
-    "per_class": "groups='class'",
-    "per_image": "groups='image'",
-    "rank_by": "sigua_keras.select in a compute_loss of your own, with the losses that decide",
-}
-"""Arguments that were, and what to write instead."""
-
-
-def arguments(given: dict[str, Any]) -> None:
-    """Raise TypeError on an argument that there is not, or not any more."""
-    for name, value in given.items():
-        advice = GONE.get(name, "help(SIGUA)")
-        raise TypeError(f"{name}: must be left out, got {value!r}; try {advice}")
-
-
-def output(value: Any) -> None:
-    """Raise ValueError unless `value` can name an output; a bool is not an index."""
-    if isinstance(value, bool) or not (value is None or isinstance(value, (str, int))):
-        raise ValueError(
-            f"output: must be the name or the index of an output, got {value!r}; "
-            "try leaving it out for one output, or a callback for each noisy output"
-        )
 
 
 def groups(method: Method, value: Any) -> None:
     """Raise ValueError unless groups are known, and fit the method."""
     if value is None:
         return
-    if not callable(value) and value not in ("class", "image"):
-        raise ValueError(
-            f"groups: must be 'class', 'image' or a function of (y, y_pred), got {value!r}; "
-            "try 'class'"
-        )
+    if not callable(value):  # a function of (y, y_pred)
+        checks.choice("groups", value, ("class", "image"))
     requirements.require_whole(method, "groups")
 
 

@@ -34,24 +34,24 @@ class Share(keras.metrics.Metric):
     """The share of the epoch's examples in a mask; other variables are not reset with it.
 
     Args:
-        name, size: of the metric, and of its counts.
-        mask, total: the places of the mask's count, and of how many took part.
+        name: of the metric.
+        place: of its mask among the counts: labels that are no class, good, taking part, bad.
     """
 
-    def __init__(self, name: str, size: int, mask: int, total: int) -> None:
+    def __init__(self, name: str, place: int) -> None:
         super().__init__(name=name, dtype="float32")
-        self.counts = self.add_variable((size,), "zeros", name="counts")
-        self._mask, self._total = mask, total
+        self.counts = self.add_variable((4,), "zeros", name="counts")
+        self._place = place
 
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: a user's own training step updates every metric with (y, y_pred)."""
 
     def result(self) -> Tensor:
         counts = ops.convert_to_tensor(self.counts)
-        return ops.divide_no_nan(counts[self._mask], counts[self._total])
+        return ops.divide_no_nan(counts[self._place], counts[2])
 
     def reset_state(self) -> None:
-        self.counts.assign(ops.zeros(self.counts.shape, dtype="float32"))
+        self.counts.assign(ops.zeros((4,), dtype="float32"))
 
 
 class Shares:
@@ -70,7 +70,7 @@ class Shares:
 
     def __init__(self, method: Method) -> None:
         self.method = method
-        self.metrics = Share("sigua_good", 3, 1, 2), Share("sigua_bad", 2, 1, 0)
+        self.metrics = Share("sigua_good", 1), Share("sigua_bad", 3)
         self._carrier: Any = self.metrics[0]  # which tracks its attributes
         self._values = method.at(0)
         types = [INTEGER if isinstance(value, int) else "float32" for value in self._values]
@@ -112,9 +112,8 @@ class Shares:
 
     def count(self, found: Any) -> None:
         """Add how many labels were not a class, and how many are good, take part, are bad, (4,)."""
-        counts = ops.cast(found, "float32")
-        self.metrics[0].counts.assign_add(counts[:3])
-        self.metrics[1].counts.assign_add(counts[2:])
+        for metric in self.metrics:
+            metric.counts.assign_add(ops.cast(found, "float32"))
         if self.count_steps:
             self.steps.assign_add(1)
 

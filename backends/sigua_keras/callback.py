@@ -81,12 +81,9 @@ class SIGUA(keras.callbacks.Callback):
         *,
         groups: Groups = None,
         steps_per_epoch: int | None = None,
-        **gone: Any,
     ) -> None:
         super().__init__()
         require_method(method)
-        _check.arguments(gone)
-        _check.output(output)
         _check.groups(method, groups)
         if not is_alias(loss):
             keras.losses.get(loss)  # which refuses what it does not know

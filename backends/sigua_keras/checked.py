@@ -81,7 +81,11 @@ def _input(x: Any, name: str | None = None) -> Any:
     """Return symbolic inputs for rows of arrays, which are not cast unless `fit` casts them."""
     if tree.is_nested(x):
         return tree.map_structure(_input, x)
-    kind = {"f": None, "O": "string", "S": "string", "U": "string"}.get(x.dtype.kind, str(x.dtype))
+    kind = None  # of floats, which `fit` casts
+    if x.dtype.kind in "OSU":
+        kind = "string"
+    elif x.dtype.kind != "f":
+        kind = keras.backend.standardize_dtype(ops.convert_to_tensor(x[:0]).dtype)
     return keras.Input(x.shape[1:], dtype=kind, name=name)
 
 

@@ -124,17 +124,10 @@ class LabelWatch(keras.callbacks.Callback):
 
     def _predictions(self, steps: int | None) -> Any:
         """Return what the model predicts, for the first `steps` mini-batches, or for all."""
-        layers = [each for each in self.model._flatten_layers() if getattr(each, "stateful", False)]
-        states = keras.tree.flatten([getattr(layer, "states", None) or [] for layer in layers])
-        before = [keras.ops.convert_to_numpy(state).copy() for state in states]
-        try:
-            if self._is_array:
-                options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
-                return self.model.predict(self.x, **options)
-            found = [self.model.predict_on_batch(x) for x in self._inputs(steps)]
-        finally:
-            for state, value in zip(states, before, strict=True):
-                state.assign(value)
+        if self._is_array:
+            options = {"batch_size": self.batch_size, "verbose": 0, "steps": steps}
+            return self.model.predict(self.x, **options)
+        found = [self.model.predict_on_batch(x) for x in self._inputs(steps)]
         return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *found)
 
     def _inputs(self, steps: int | None) -> Iterator[Any]:

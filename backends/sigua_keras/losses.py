@@ -19,7 +19,7 @@ from keras import ops
 
 from sigua import checks
 from sigua_keras._examples import Examples
-from sigua_keras._loss import Tensor, logits_of
+from sigua_keras._loss import Tensor, float32, logits_of
 
 __all__ = ["Bootstrapping", "SymmetricCrossEntropy"]
 
@@ -129,21 +129,14 @@ class Bootstrapping(_OnLabels):
 
 def _rows(given: Examples) -> Tensor:
     """Return labels as rows of class probabilities, two for one sigmoid unit."""
-    y = ops.convert_to_tensor(given.y_true, dtype="float32")
+    y = float32(given.y_true)
     if given.is_dense:
         return y
-    places = len(given.y_pred.shape) - 1
-    if len(y.shape) > places and y.shape[-1] == 1:
-        y = ops.squeeze(y, -1)
-    if len(y.shape) != places:
-        raise ValueError(
-            f"y_true: must have an entry per example or class, got labels {tuple(y.shape)} and "
-            f"predictions {tuple(given.y_pred.shape)}; try integers (n,) or (n, 1), or one-hot "
-            "(n, k)"
-        )
+    places = ops.shape(given.y_pred)[:-1]
     if given.units == 1:
-        return ops.stack([1 - y, y], axis=-1)
-    return ops.one_hot(ops.cast(y, "int32"), given.units, dtype="float32")
+        p = ops.reshape(y, places)
+        return ops.stack([1 - p, p], axis=-1)
+    return ops.reshape(ops.one_hot(given.index, given.units, dtype="float32"), (*places, -1))
 
 
 def _expected(y: Tensor, losses: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ import keras
 import numpy as np
 
 from sigua import Method
-from sigua_keras import _check
 from sigua_keras._examples import Groups
 from sigua_keras._outputs import Objectives
 from sigua_keras._training import Training
@@ -51,9 +50,7 @@ class SIGUAModel(Training, keras.Model):
         steps_per_epoch: int | None = None,
         **kwargs: Any,
     ) -> None:
-        gone = {name: kwargs[name] for name in _check.GONE if name in kwargs}
-        options = {"groups": groups, "steps_per_epoch": steps_per_epoch} | gone
-        callback = SIGUA(method, output, loss, **options)
+        callback = SIGUA(method, output, loss, groups=groups, steps_per_epoch=steps_per_epoch)
         if not isinstance(model, keras.Layer) or isinstance(model, SIGUAModel):
             raise ValueError(
                 f"model: must be a plain model of Keras, got {type(model).__name__}; "
