@@ -105,6 +105,15 @@ def test_what_a_mask_hides_stays_hidden():
     assert logs["loss"][0] == pytest.approx(each[checked].mean() + each[~checked].mean(), rel=1e-5)
 
 
+def test_saturated_predictions_have_the_losses_of_the_model():
+    """Which on TensorFlow are those of the logits behind a softmax."""
+    x, y, checked = data(24)
+    net = model()
+    want = sum(net.evaluate(100 * x[i], y[i], verbose=0) for i in (checked, ~checked))
+    both, batches = with_checked(net, 100 * x, y, checked, 24, seed=0)
+    assert both.fit(batches, **ONE_STEP).history["loss"][0] == pytest.approx(want, rel=1e-5)
+
+
 def test_it_trains_the_model_itself_by_right_labels_where_all_others_are_wrong(tmp_path):
     """Nearly all bad and ignored: what is learnt comes from the twelve checked ones.
 

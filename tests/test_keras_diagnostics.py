@@ -98,11 +98,9 @@ def test_where_a_prediction_is_nan_losses_and_margins_are_nan(activation):
     net.compile("sgd", loss)
     method = sigua.self_teaching(0.4, warmup=0)
     watch = LabelWatch(spoiled, y, intact, method=method, from_logits=activation is None)
-    diverge = keras.callbacks.LambdaCallback(
-        on_epoch_begin=lambda epoch, logs: (
-            epoch and net.set_weights([w * np.nan for w in net.get_weights()])
-        )
-    )
+    weights = lambda: [w * np.nan for w in net.get_weights()]  # noqa: E731
+    spoil = lambda epoch, logs: epoch and net.set_weights(weights())  # noqa: E731
+    diverge = keras.callbacks.LambdaCallback(on_epoch_begin=spoil)
     logs = net.fit(x, y, epochs=2, callbacks=[diverge, watch], verbose=0).history
     others = np.arange(len(y)) != 5
     for noted in (watch.losses, watch.margins):
@@ -114,26 +112,43 @@ def test_where_a_prediction_is_nan_losses_and_margins_are_nan(activation):
     assert logs["good_recall"][1] == 0
 
 
-class Parts(keras.utils.PyDataset):
-    """Yields the first 32 inputs, `count` times or for ever."""
+class Feed(keras.utils.PyDataset):
+    """Yields mini-batches of 32, with or without labels, and after `shuffle` in another order."""
 
-    def __init__(self, count):
+    def __init__(self, steps=3, labels=True):
         super().__init__()
-        self.count = count
+        self.steps, self.labels, self.order = steps, labels, np.arange(96)
 
     def __len__(self):
-        return self.count
+        return self.steps
 
     def __getitem__(self, index):
-        return data()[0][:32], data()[1][:32]
+        x, y, _ = data()
+        rows = self.order[32 * (index % 3) :][:32]
+        return (x[rows], y[rows]) if self.labels else (x[rows],)
+
+    def shuffle(self, *_):
+        self.order = np.random.default_rng(0).permutation(96)
 
 
-@pytest.mark.parametrize("count", [1, 10**9], ids=["short", "endless"])
-def test_a_data_set_of_another_length_is_refused(count):
-    """It does not say its length before it is read."""
+FEEDS = [
+    (Feed(1), "have an entry for each of y, got 32 for 96"),
+    (Feed(10**9), ""),
+    (Feed(), "yield the examples in the order of y"),
+    (Feed(labels=False), "yield the examples in the order of y"),
+]
+
+
+@pytest.mark.parametrize(
+    ("feed", "match"), FEEDS, ids=["short", "endless", "shuffled", "no labels"]
+)
+def test_a_data_set_of_other_examples_is_refused(feed, match):
+    """It does not say its length, or its order, before it is read."""
     x, y, _ = data()
-    with pytest.raises(ValueError, match=r"^x: must "):
-        model().fit(x, y, callbacks=[LabelWatch(Parts(count), y)], verbose=0)
+    shuffle = keras.callbacks.LambdaCallback(on_epoch_end=feed.shuffle)
+    callbacks = [shuffle, LabelWatch(feed, y)] if "yield" in match else [LabelWatch(feed, y)]
+    with pytest.raises(ValueError, match=rf"^x: must {match}"):
+        model().fit(x, y, epochs=2, callbacks=callbacks, verbose=0)
 
 
 def test_what_cannot_be_watched_is_refused():
@@ -239,32 +254,3 @@ def test_one_watch_is_for_one_model():
     assert begun == []
     assert str(error).startswith("LabelWatch: must be used for one model, got a second one;")
     assert watch.margins.shape == (1, len(y))
-
-
-class Shuffling(keras.utils.PyDataset):
-    """Yields the data in another order after each epoch, with or without labels."""
-
-    def __init__(self, labels):
-        super().__init__()
-        self.order, self.labels = np.arange(96), labels
-
-    def __len__(self):
-        return 3
-
-    def __getitem__(self, index):
-        x, y, _ = data()
-        rows = self.order[32 * index : 32 * index + 32]
-        return (x[rows], y[rows]) if self.labels else (x[rows],)
-
-    def on_epoch_end(self):
-        self.order = np.random.default_rng(0).permutation(96)
-
-
-@pytest.mark.parametrize("labels", [True, False])
-def test_data_that_shuffles_is_refused(labels):
-    """Their labels, or the inputs of the first mini-batch, are others after an epoch."""
-    x, y, _ = data()
-    watched = Shuffling(labels)
-    shuffle = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: watched.on_epoch_end())
-    with pytest.raises(ValueError, match=r"^x: must yield the examples in the order of y"):
-        model().fit(x, y, epochs=2, callbacks=[shuffle, LabelWatch(watched, y)], verbose=0)

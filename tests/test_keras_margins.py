@@ -185,28 +185,6 @@ def test_from_fit_to_fit(by, batches):
     np.testing.assert_allclose(fit(logits, 0, 4), wanted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("when", ["on_epoch_end", "on_train_batch_end"])
-def test_an_interrupted_fit_is_resumed_with_what_it_saw(when, batches):
-    """The same callback goes on after a KeyboardInterrupt, between epochs or within one."""
-    method, (logits, labels) = sigua.sigua_ag(warmup=0), batches[0]
-
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    stop = keras.callbacks.LambdaCallback(**{when: interrupt})
-    model = keras.Sequential([keras.Input((K,)), Shift((K,))])
-    model.compile(keras.optimizers.SGD(0.0), SPARSE)
-    callback = SIGUA(method)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(logits, labels, batch_size=N, verbose=0, callbacks=[callback, stop])
-    found = model.fit(
-        logits, labels, batch_size=N, initial_epoch=1, epochs=2, verbose=0, callbacks=[callback]
-    ).history["sigua_bad"]
-    wanted = expected_bad([range(2)], method, logits, labels, N)
-    assert found == pytest.approx(wanted[1:], rel=1e-6)
-    assert wanted[0] != wanted[1]
-
-
 def test_attach_begins_with_nothing_seen(batches):
     """In a loop of one's own the state goes on until `detach`, and `attach` begins anew."""
     method, (logits, labels) = sigua.sigua_ag(warmup=0), batches[0]

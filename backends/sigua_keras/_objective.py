@@ -75,7 +75,8 @@ class Objective:
         part = Part(losses, given.asked, given.known, sample_weight, marked, view)
         margins = None
         if reads(method.condition, "margins"):
-            margins = given.margins(losses, shares.state(), view)
+            before = None if shares.seen is None else ops.convert_to_tensor(shares.seen)
+            margins = given.margins(losses, before, view)
         groups = view.see(given.groups(self.groups, y_true, losses))
         rules = {"sums": given.class_sums(method, view), "margins": margins, "groups": groups}
         with np.errstate(invalid="ignore"):  # NumPy warns of infinite logits, where others do not

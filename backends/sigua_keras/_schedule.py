@@ -130,10 +130,6 @@ class Shares:
     def lacks_confidence(self) -> bool:
         return self.reads_confidence and self.seen is None
 
-    def state(self) -> Tensor | None:
-        """Return the class confidence as it was before this mini-batch, or None."""
-        return None if self.seen is None else ops.convert_to_tensor(self.seen)
-
     def see(self, sums: Tensor) -> None:
         """Add a mini-batch's sums, in the shape of `seen`."""
         self.seen.assign(confidence.moved(ops.convert_to_tensor(self.seen), sums, _ops))

@@ -133,8 +133,11 @@ def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
     sigua.put([*sigua.all, objective])
     if for_one_fit:
         sigua.for_one_fit.append(objective)
-    # Without force, a model that was fitted before would keep its plain step.
-    model.make_train_function(force=True)
+    try:  # without force, a model that was fitted before would keep its plain step
+        model.make_train_function(force=True)
+    except Exception:
+        sigua.remove(objective)
+        raise
     return sigua
 
 

@@ -95,12 +95,11 @@ class SIGUA(keras.callbacks.Callback):
         self._sigua: Objectives | None = None  # of the model it is attached to
         self._objective: Objective | None = None
         self._trained: Any = None  # the model it is for
-        self._for_one_fit = True
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy or pickle holds: the arguments, so that it begins at epoch 0."""
         nothing = dict.fromkeys(["_sigua", "_objective", "_trained", "_model", "params"])
-        return vars(self) | nothing | {"_for_one_fit": True}
+        return vars(self) | nothing
 
     @property
     def epoch(self) -> float:
@@ -143,7 +142,7 @@ class SIGUA(keras.callbacks.Callback):
         """Let go of another model, if its `fit` is over."""
         if self._sigua is None or self._trained is model:
             return
-        if not self._for_one_fit:
+        if self._is_in_use and not self._for_one_fit:
             raise ValueError(
                 "SIGUA: must be attached to one model at a time, got a second one; "
                 "try detach() first, or another SIGUA"
@@ -157,7 +156,7 @@ class SIGUA(keras.callbacks.Callback):
             with nullcontext() if strategy is None else strategy.scope():
                 objective = self._new()
         self._sigua = add(model, objective, for_one_fit)
-        self._objective, self._trained, self._for_one_fit = objective, model, for_one_fit
+        self._objective, self._trained = objective, model
 
     def _new(self) -> Objective:
         return Objective(self.method, self.output, self.loss, self.groups, self.steps_per_epoch)
@@ -165,12 +164,15 @@ class SIGUA(keras.callbacks.Callback):
     def bind(self, model: Any, sigua: Objectives) -> None:
         """Be that of a model which always trains with SIGUA."""
         self._sigua, self._objective, self._trained = sigua, self._new(), model
-        self._for_one_fit = False
         sigua.put([self._objective])
 
     @property
     def _is_in_use(self) -> bool:
         return self._sigua is not None and self._objective in self._sigua.all
+
+    @property
+    def _for_one_fit(self) -> bool:
+        return self._sigua is not None and self._objective in self._sigua.for_one_fit
 
     def _attached(self) -> Objective:
         if self._objective is None or not self._is_in_use:

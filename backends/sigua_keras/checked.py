@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras import ops, tree
+from keras.src.backend import get_keras_mask, set_keras_mask
 from numpy.typing import ArrayLike, NDArray
 
 import sigua
@@ -161,10 +162,12 @@ class Together(keras.Layer):
 
 def _part(rows: slice, y_pred: Any) -> Any:
     """Return rows of predictions, with what Keras hangs on them for its losses."""
-    found = y_pred[rows]
-    for name in ("_keras_mask", "_keras_logits"):
-        if getattr(y_pred, name, None) is not None:
-            setattr(found, name, getattr(y_pred, name)[rows])
+    found, mask = y_pred[rows], get_keras_mask(y_pred)
+    if mask is not None:
+        set_keras_mask(found, mask[rows])
+    logits = getattr(y_pred, "_keras_logits", None)  # on TensorFlow
+    if logits is not None:
+        found._keras_logits = logits[rows]
     return found
 
 

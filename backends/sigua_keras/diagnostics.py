@@ -16,9 +16,6 @@ from sigua.diagnostics import masks_to_count, report
 from sigua.requirements import require_classes
 from sigua_keras._outputs import Outputs
 
-TOLERANCE = 0.02
-"""How far the sum of a row may be from 1, after rounding in half precision."""
-
 
 class LabelWatch(keras.callbacks.Callback):
     """Records each label's loss and margin after each epoch: for Figure 1's curves, and suspects.
@@ -68,7 +65,9 @@ class LabelWatch(keras.callbacks.Callback):
         self.output = output
         self.x, self.from_logits, self.method = x, from_logits, method
         self.batch_size = checks.whole("batch_size", batch_size, 1, "try 32, Keras's default")
-        self.y = _labels(y)
+        self.y = checks.labels("y", y, float("inf"))  # what no model has a class for
+        if self.y.size == 0:
+            raise ValueError("y: must have a label for each example, got none; try training data")
         given = keras.tree.flatten(x)[0]
         self._is_array = hasattr(given, "shape")
         if self._is_array:
@@ -159,10 +158,7 @@ class LabelWatch(keras.callbacks.Callback):
         p = np.asarray(outputs.part(y_pred, outputs.index(self.output))).astype(np.float64)
         if p.ndim == 2 and p.shape[1] == 1:  # one sigmoid unit
             p = np.concatenate([0 * p if self.from_logits else 1 - p, p], axis=1)
-        if self.from_logits:
-            return np.asarray(np.exp(reference.log_softmax(p)))
-        sums = p.sum(axis=-1, keepdims=True)
-        return np.asarray(np.where(np.abs(sums - 1) <= TOLERANCE, p / sums, p))
+        return np.asarray(np.exp(reference.log_softmax(p)) if self.from_logits else p)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         p = self._probabilities()
@@ -194,14 +190,6 @@ class LabelWatch(keras.callbacks.Callback):
         done = report(counts)
         names = ("good_precision", "good_recall", "bad_precision", "bad_recall")
         return {name: getattr(done, name) for name in names}
-
-
-def _labels(y: ArrayLike) -> NDArray[Any]:
-    """Return labels, (n,), or raise ValueError on what no model has a class for."""
-    found = checks.labels("y", y, float("inf"))
-    if found.size == 0:
-        raise ValueError("y: must have a label for each example, got none; try the training data")
-    return found
 
 
 def _measured(measure: Any, p: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float32]:
