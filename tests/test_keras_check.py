@@ -1,6 +1,5 @@
 """What would train wrongly without a word is refused, before the model is touched, or warned of."""
 
-import warnings
 
 import keras
 import numpy as np
@@ -95,9 +94,7 @@ def test_an_idle_selection_is_warned_of_once(wrap, data):
     with pytest.warns(UserWarning, match="epoch 1: no example was ever dropped") as seen:
         fit(2)
     assert len([w for w in seen if "ever" in str(w.message)]) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        fit(16)
+    fit(16)  # a warning would be an error
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The callback in `fit`: the schedule in the compiled step, and a model left as it was."""
 
 import csv
-import warnings
 
 import keras
 import numpy as np
@@ -53,6 +52,13 @@ class Subclassed(keras.Model):
         return self.dense(inputs)
 
 
+class OldStyle(Subclassed):
+    """Overrides `compute_loss` as it was before Keras 3.3, without `training`."""
+
+    def compute_loss(self, x, y, y_pred, sample_weight):
+        return super().compute_loss(x, y, y_pred, sample_weight)
+
+
 def built():
     model = Subclassed()
     model(np.zeros((1, 5), "float32"))
@@ -62,8 +68,12 @@ def built():
 def trained():
     model = compiled(functional())
     # Of the same shapes and types, so that nothing but force makes the step be traced anew.
-    model.fit(np.ones((N, 5), "float32"), np.zeros(N, "int64"), batch_size=N, verbose=0)
+    model.fit(np.ones((N, 5), "float32"), np.zeros(N, "int64"), batch_size=16, verbose=0)
     return model
+
+
+def executions():
+    return compiled(sequential(), steps_per_execution=3)
 
 
 def compiled(model, **kwargs):
@@ -88,13 +98,30 @@ def shown(history):
     return np.array([history.history["sigua_good"], history.history["sigua_bad"]])
 
 
-@pytest.mark.parametrize("make", [sequential, functional, Subclassed, built, trained])
+def cross_entropy(model, x, y):
+    p = keras.ops.convert_to_numpy(model(x))
+    return -np.log(p[np.arange(len(y)), y]).mean()
+
+
+KINDS = [sequential, functional, Subclassed, OldStyle, built, trained]
+KINDS += [executions] if BACKEND != "torch" else []  # Keras has none there
+
+
+@pytest.mark.parametrize("make", KINDS)
 def test_any_kind_of_model_follows_the_schedule(make, data):
-    """Built or not, trained or not, the model is trained on the shares of the schedule."""
-    model = make()
+    """Built or not, trained or not; validation, evaluation and all other logs are plain."""
+    model, seen = make(), []
     model = model if model.compiled else compiled(model)
-    history = model.fit(*data, batch_size=N, epochs=8, verbose=0, callbacks=[SIGUA(METHOD)])
-    np.testing.assert_allclose(shown(history), shares(METHOD, 8), rtol=1e-6)
+    evaluate = lambda *_: seen.append(model.evaluate(*data, verbose=0, return_dict=True))  # noqa: E731
+    callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=evaluate), SIGUA(METHOD)]
+    options = {"batch_size": 16, "epochs": 8, "validation_data": data, "verbose": 0}
+    history = model.fit(*data, callbacks=callbacks, **options)
+    np.testing.assert_allclose(shown(history), shares(METHOD, 8, (16, 16, 8)), rtol=1e-6)
+    logs, plain = history.history, cross_entropy(model, *data)
+    own = {"loss", "accuracy"}
+    assert set(logs) == own | {"val_loss", "val_accuracy", "sigua_good", "sigua_bad"}
+    assert logs["val_loss"][-1] == pytest.approx(plain, rel=1e-5)
+    assert all(logs.keys() == own for logs in seen)
 
 
 MODES = [{}, {"jit_compile": True}, {"jit_compile": False}, {"run_eagerly": True}]
@@ -112,37 +139,19 @@ def test_the_schedule_reaches_the_step_without_a_retrace(mode, data):
     assert counting.traces == 36 if eager else counting.traces <= 2
 
 
-class Graphs(keras.callbacks.Callback):
-    """Counts the graphs that torch.compile has made by the end of each epoch."""
-
-    def on_train_begin(self, logs=None):
-        self.counts = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        from torch._dynamo.utils import counters
-
-        self.counts.append(counters["stats"]["unique_graphs"])
-
-
 @pytest.mark.skipif(BACKEND != "torch", reason="what jit_compile=True means on PyTorch")
 @pytest.mark.filterwarnings("ignore")  # torch.compile and Keras's own step under it warn a lot
 def test_torch_compile_is_not_asked_twice(data):
     """With `jit_compile=True` on PyTorch, the schedule makes no graph after the first epoch."""
-    model, graphs = compiled(sequential(), jit_compile=True), Graphs()
+    from torch._dynamo.utils import counters
+
+    model, graphs = compiled(sequential(), jit_compile=True), []
     model.build((None, 5))
-    history = model.fit(
-        *data, batch_size=16, epochs=12, verbose=0, callbacks=[SIGUA(METHOD), graphs]
-    )
+    count = lambda *_: graphs.append(counters["stats"]["unique_graphs"])  # noqa: E731
+    callbacks = [SIGUA(METHOD), keras.callbacks.LambdaCallback(on_epoch_end=count)]
+    history = model.fit(*data, batch_size=16, epochs=12, verbose=0, callbacks=callbacks)
     np.testing.assert_allclose(shown(history), shares(METHOD, 12, (16, 16, 8)), rtol=1e-6)
-    assert 0 < graphs.counts[0] == graphs.counts[-1]
-
-
-@pytest.mark.skipif(BACKEND == "torch", reason="Keras has no steps_per_execution on PyTorch")
-def test_several_steps_per_execution(data):
-    """The schedule reaches every step of an execution."""
-    model = compiled(sequential(), steps_per_execution=3)
-    history = model.fit(*data, batch_size=16, epochs=8, verbose=0, callbacks=[SIGUA(METHOD)])
-    np.testing.assert_allclose(shown(history), shares(METHOD, 8, (16, 16, 8)), rtol=1e-6)
+    assert 0 < graphs[0] == graphs[-1]
 
 
 def test_an_unknown_batch_size(data):
@@ -169,23 +178,6 @@ def test_an_unknown_batch_size(data):
         feed, steps_per_epoch=4, epochs=8, shuffle=False, verbose=0, callbacks=callbacks
     )
     np.testing.assert_allclose(shown(history), shares(METHOD, 8, sizes), rtol=1e-6)
-
-
-def cross_entropy(model, x, y):
-    p = keras.ops.convert_to_numpy(model(x))
-    return -np.log(p[np.arange(len(y)), y]).mean()
-
-
-def test_validation_evaluation_and_logs_stay_plain(data):
-    """`val_loss` is the plain loss, and no `val_` log and no evaluation knows of SIGUA."""
-    model = compiled(sequential())
-    history = model.fit(
-        *data, epochs=3, validation_data=data, verbose=0, callbacks=[SIGUA(METHOD)]
-    ).history
-    own = {"loss", "accuracy"}
-    assert set(history) == own | {"val_loss", "val_accuracy", "sigua_good", "sigua_bad"}
-    assert history["val_loss"][-1] == pytest.approx(cross_entropy(model, *data), rel=1e-5)
-    assert set(model.evaluate(*data, verbose=0, return_dict=True)) == own
 
 
 def trains_plainly(model, data):
@@ -272,17 +264,16 @@ def test_the_usual_callbacks_work_beside_it(data, tmp_path):
     assert best.evaluate(*data, verbose=0)[0] == pytest.approx(min(losses), rel=1e-5)
 
 
-@pytest.mark.parametrize("monitor", ["val_loss", "val_accuracy"])
-def test_a_callback_that_stops_by_val_loss_is_warned_of(monitor, data):
+def test_a_callback_that_stops_by_val_loss_is_warned_of(data):
     """Validation labels are wrong as well; their loss rises where a model stops believing them."""
-    model = compiled(functional())
-    stop = keras.callbacks.EarlyStopping(monitor=monitor)
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always", UserWarning)
-        callbacks = [stop, SIGUA(METHOD)]
-        model.fit(*data, validation_data=data, verbose=0, callbacks=callbacks)
-    said = [w for w in seen if "EarlyStopping monitors val_loss" in str(w.message)]
-    assert len(said) == (monitor == "val_loss")
+
+    def fit(monitor):
+        callbacks = [keras.callbacks.EarlyStopping(monitor), SIGUA(METHOD)]
+        compiled(functional()).fit(*data, validation_data=data, verbose=0, callbacks=callbacks)
+
+    with pytest.warns(UserWarning, match="EarlyStopping monitors val_loss"):
+        fit("val_loss")
+    fit("val_accuracy")  # a warning would be an error
 
 
 def test_a_saved_model_does_not_contain_sigua(data, tmp_path):
@@ -295,16 +286,6 @@ def test_a_saved_model_does_not_contain_sigua(data, tmp_path):
     one, other = (each.predict(data[0], verbose=0) for each in (loaded, model))
     np.testing.assert_array_equal(one, other)
     trains_plainly(loaded, data)
-
-
-def test_an_evaluation_inside_fit_does_not_disturb_training(data):
-    """A callback that evaluates sees the plain loss, and training goes on as scheduled."""
-    model, seen = compiled(functional()), []
-    evaluate = lambda *_: seen.append(model.evaluate(*data, verbose=0, return_dict=True))  # noqa: E731
-    callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=evaluate), SIGUA(METHOD)]
-    history = model.fit(*data, batch_size=N, epochs=8, verbose=0, callbacks=callbacks)
-    np.testing.assert_allclose(shown(history), shares(METHOD, 8), rtol=1e-6)
-    assert all(logs.keys() == {"loss", "accuracy"} for logs in seen)
 
 
 def test_attach_set_epoch_detach_in_a_loop_of_ones_own(data):
@@ -359,21 +340,3 @@ def test_numbers_that_change_their_type_are_refused(data):
     with pytest.raises(ValueError, match=r"^condition: must return numbers of the same type"):
         model.fit(*data, epochs=2, verbose=0, callbacks=[SIGUA(sigua.custom(Whole()))])
     assert is_plain(model)
-
-
-class OldStyle(Subclassed):
-    """Overrides `compute_loss` as it was before Keras 3.3, without `training`."""
-
-    def compute_loss(self, x, y, y_pred, sample_weight):
-        return super().compute_loss(x, y, y_pred, sample_weight)
-
-
-def test_a_compute_loss_without_training_is_understood(data):
-    """An override from before Keras 3.3 is trained with SIGUA and validated plainly."""
-    model = compiled(OldStyle())
-    history = model.fit(
-        *data, batch_size=N, epochs=8, validation_data=data, verbose=0, callbacks=[SIGUA(METHOD)]
-    )
-    np.testing.assert_allclose(shown(history), shares(METHOD, 8), rtol=1e-6)
-    plain = cross_entropy(model, *data)
-    assert history.history["val_loss"][-1] == pytest.approx(plain, rel=1e-5)
