@@ -1,6 +1,5 @@
 """What would train wrongly without a word is refused, before the model is touched, or warned of."""
 
-
 import keras
 import numpy as np
 import pytest
