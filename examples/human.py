@@ -1,4 +1,4 @@
-"""What wrong labels from people cost: music genres by crowd workers, ten methods, one command.
+"""What wrong labels from people cost: music genres by crowd workers, twelve methods, one command.
 
     python examples/human.py --data DIR [--json FILE] [--folds]
 
@@ -43,6 +43,7 @@ METHODS = {  # and what each is told
     "ELR": "nothing",
     "SIGUA_AG": "nothing",
     "SIGUA_AG, by_class=False": "nothing",
+    "SIGUA_AG, power=1": "nothing",
     "self-teaching": "noise rate",
     "SIGUA_SL": "noise rate",
     "forward": "T",
@@ -103,6 +104,7 @@ def make_criterion(name: str, labels: np.ndarray, true: np.ndarray, warmup: floa
     method = {
         "SIGUA_AG": lambda: sigua.sigua_ag(warmup),
         "SIGUA_AG, by_class=False": lambda: sigua.sigua_ag(warmup, by_class=False),
+        "SIGUA_AG, power=1": lambda: sigua.sigua_ag(warmup, power=1),
         "self-teaching": lambda: sigua.self_teaching(rate),
         "SIGUA_SL": lambda: sigua.sigua_sl(rate, delta=0.3 * rate),
         "forward": lambda: sigua.forward_correction(T),
