@@ -119,6 +119,9 @@ def check_refused_together():
             match = f"^{said}" if rank == by else "another process"
             with pytest.raises(ValueError, match=match):
                 criterion(*(refused if rank == by else (logits, right)), **marks)
+            some = {"num_items_in_batch": 24} if rank == by else {}
+            with pytest.raises(ValueError, match=r"^num_items_in_batch: must be given by every"):
+                criterion(logits, right, **marks, **some)
             assert criterion.split is None
             criterion(logits, right, **marks).backward()
 

@@ -184,9 +184,10 @@ class Objective:
         What has to move with the step is moved.
         """
         losses, viewable, pool = measured.losses, measured.viewable, self.pool
-        ranked, columns = measured.ranked, measured.columns
+        ranked, columns, items = measured.ranked, measured.columns, measured.items
         if pool is not None:
-            ranked, columns = in_pool(ranked, pool, viewable, self.marks, columns)
+            ranked, columns, mean = in_pool(ranked, pool, viewable, self.marks, columns, items)
+            items = None if items is None else mean.item() if viewable else mean.to(losses)
         ops: Any = _ops
         if viewable:
             ops, ranked = step.numpy_names, as_view(ranked)
@@ -197,13 +198,10 @@ class Objective:
         chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if measured.reduction == "mean":
-            items = measured.items
             if items is None:
                 items = columns["shares"].sum() if "shares" in columns else size
-            elif pool is not None:
-                items = pool.total_of(items, losses, viewable)
-            # Gradients are averaged over the processes.
-            items = items if pool is None else items / pool.processes
+                # Gradients are averaged over the processes.
+                items = items if pool is None else items / pool.processes
             weights = weights / _ops.or_one(items)
         if pool is not None:
             n = losses.shape[0]

@@ -61,10 +61,11 @@ class Pool:
             rule = "be at least the examples of any process"
             _check.refuse("largest", rule, got, f"Pool(largest={n})")
 
-    def gather(self, columns: Sequence[Tensor]) -> list[Tensor]:
+    def gather(self, columns: Sequence[Tensor], number: Any = None) -> list[Tensor]:
         """Return each column, (n,), of the whole group, one process after the other, padded with 0.
 
-        They come as float64, in which floats and integers up to 2^53 are what they were.
+        They come as float64, in which floats and integers up to 2^53 are what they were. The last
+        column is each process's `number`, or 0-d tensor, (processes,), which is NaN for None.
 
         Raises:
             ValueError: another process refuses its mini-batch.
@@ -76,7 +77,7 @@ class Pool:
                 _refuse_with_the_other()
             largest = max(sizes)
         table = torch.stack([column.to(torch.float64) for column in columns])
-        return self._gathered(F.pad(table, (0, largest - n)))
+        return self._gathered(F.pad(table, (0, largest - n)), number)
 
     def refuse(self, columns: int, device: torch.device) -> None:
         """Tell the others, who are about to `gather`, that this process refuses its mini-batch."""
@@ -86,19 +87,13 @@ class Pool:
             self._sizes(REFUSED, device)
         else:
             none = torch.full((columns, self.largest), REFUSED, dtype=torch.float64, device=device)
-            self._gathered(none)
+            self._gathered(none, None)
 
     def total(self, part: Tensor) -> Tensor:
         """Return the sum of a tensor over the processes."""
         total = part.clone()
         dist.all_reduce(total, group=self.group)
         return total
-
-    def total_of(self, number: Any, like: Tensor, viewable: bool) -> Any:
-        """Return the sum of a number, or 0-d tensor, over the processes; a number if viewable."""
-        given = isinstance(number, Tensor)
-        total = self.total(number.to(like) if given else like.new_full((), number))
-        return total.item() if viewable else total
 
     def own(self, pooled: Any, n: int) -> Any:
         """Return this process's n entries of a pooled column."""
@@ -112,11 +107,15 @@ class Pool:
         found: list[int] = sizes.tolist()
         return found
 
-    def _gathered(self, table: Tensor) -> list[Tensor]:
-        out = table.new_empty(self.processes * table.numel())
-        self._all_gather(out, table.contiguous().reshape(-1))
-        parts = out.reshape(self.processes, *table.shape)
-        return list(parts.transpose(0, 1).reshape(len(table), -1))
+    def _gathered(self, table: Tensor, number: Any) -> list[Tensor]:
+        if not isinstance(number, Tensor):
+            number = table.new_full((), float("nan") if number is None else number)
+        part = torch.cat([table.reshape(-1), number.to(table).reshape(1)])
+        out = part.new_empty(self.processes * part.numel())
+        self._all_gather(out, part)
+        parts = out.reshape(self.processes, -1)
+        columns = parts[:, :-1].reshape(self.processes, *table.shape)
+        return [*columns.transpose(0, 1).reshape(len(table), -1), parts[:, -1]]
 
     def _all_gather(self, out: Tensor, part: Tensor) -> None:
         # Before it had this name, which the older one now deprecates.
@@ -142,12 +141,13 @@ def _refuse_with_the_other() -> NoReturn:
 
 
 def in_pool(
-    ranked: Tensor, pool: Pool, viewable: bool, marks: int, columns: dict[str, Any]
-) -> tuple[Tensor, dict[str, Any]]:
+    ranked: Tensor, pool: Pool, viewable: bool, marks: int, columns: dict[str, Any], items: Any
+) -> tuple[Tensor, dict[str, Any], Tensor]:
     """Return what decides, and the other columns of `step.select`, of all processes, padded.
 
-    Padding takes no part. Of `trusted` every process gives `marks` columns. If another process
-    refuses its mini-batch, raise ValueError where values can be read (`viewable`).
+    And the mean of their `items`, which is NaN if one gives none. Padding takes no part. Of
+    `trusted` every process gives `marks` columns. If another process refuses its mini-batch, or
+    only some give items, raise ValueError where values can be read (`viewable`).
     """
     ones = torch.ones_like(ranked)
     trusted, groups = columns.get("trusted"), columns.get("groups")
@@ -155,10 +155,14 @@ def in_pool(
     masks = trusted if isinstance(trusted, Split) else (trusted, trusted)
     given = [valid, ranked, columns.get("shares", valid)]
     given += [ones if each is None else each for each in masks[:marks]]
-    valid, pooled, shares, *rest = pool.gather(given if groups is None else [*given, groups])
+    given = given if groups is None else [*given, groups]
+    valid, pooled, shares, *rest, numbers = pool.gather(given, items)
     refused = (valid == REFUSED).any()
     if viewable and refused:
         _refuse_with_the_other()
+    if viewable and len(set(numbers.isnan().tolist())) > 1:
+        rule, got = "be given by every process, or by none", "it by some of them"
+        _check.refuse("num_items_in_batch", rule, got, "each process's own number")
 
     def of_all(measure: Callable[..., Any]) -> Callable[..., Any]:
         def gathered(*how: Any) -> Any:
@@ -177,4 +181,4 @@ def in_pool(
         found["trusted"] = pair if isinstance(trusted, Split) else pair.good
     for name in {"sums", "margins"} & set(columns):
         found[name] = of_all(columns[name])
-    return pooled.to(ranked.dtype), found
+    return pooled.to(ranked.dtype), found, numbers.mean()
