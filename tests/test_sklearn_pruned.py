@@ -155,8 +155,11 @@ def test_words_frames_of_words_and_sparse_rows_go_to_the_classifier_as_they_are(
 def test_a_classifier_that_knows_nothing_flags_nobody_and_a_warning_says_so():
     """It predicts one class for all: no T can be estimated from that."""
     X, given = np.zeros((60, 1)), np.arange(60) % 3
-    with pytest.warns(UserWarning, match="estimator: no label is flagged, because .* try a stron"):
+    with pytest.warns(
+        UserWarning, match="estimator: no label is flagged, because .* try a stron"
+    ) as w:
         clf = PrunedClassifierCV(LogisticRegression()).fit(X, given)
+    assert w[0].filename == __file__
     assert not clf.label_issues_.any()
 
 

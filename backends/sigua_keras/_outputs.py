@@ -33,7 +33,7 @@ class Outputs:
             return 0
         if wanted in self.names:
             return self.names.index(wanted)
-        if isinstance(wanted, int) and not self.mapping and 0 <= wanted < len(self.names):
+        if type(wanted) is int and not self.mapping and 0 <= wanted < len(self.names):
             return wanted
         listed = ", ".join(repr(name) for name in self.names)
         raise ValueError(

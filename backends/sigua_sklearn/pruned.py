@@ -51,7 +51,7 @@ def _transition(p: NDArray[Any], given: NDArray[np.int64]) -> sigua.TransitionMa
         warnings.warn(
             f"estimator: no label is flagged, because it predicts too few of them ({error}); "
             "try a stronger classifier",
-            stacklevel=4,
+            stacklevel=5,
         )
         return None
 
@@ -140,10 +140,11 @@ class PrunedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         plain, issues = self._flag(X, labels, folds)
         self.choice_ = None
         if self.compare and issues.any() and len(folds) > 2:
-            pruned = self._predict_pruned(X, labels, folds)
-            self.choice_ = sigua.choose({"pruned": pruned, "plain": plain}, labels)
-        left_out = issues if self.choice_ is None or self.choice_.kept == "pruned" else 0 * issues
-        self.estimator_ = self._fit(X, labels, np.flatnonzero(left_out == 0))
+            predicted = {"pruned": self._predict_pruned(X, labels, folds), "plain": plain}
+            self.choice_ = sigua.choose(predicted, labels)
+        pruned = self.choice_ is None or self.choice_.kept == "pruned"
+        kept = np.flatnonzero(~issues) if pruned else np.arange(len(labels))
+        self.estimator_ = self._fit(X, labels, kept)
         self.classes_, self.label_issues_ = self.estimator_.classes_, issues
         self.noise_rate_ = float(issues.mean())
         return self
