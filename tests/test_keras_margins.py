@@ -226,3 +226,77 @@ def test_the_model_is_saved_with_what_it_saw(batches, tmp_path, power):
     memory.add(*batches[0])
     for each in (loaded, other):
         np.testing.assert_allclose(seen(each), memory.state(method), rtol=1e-5)
+
+
+def test_each_output_has_its_own_class_confidence(batches):
+    """Two heads, two methods: each follows the reference on its own predictions and labels."""
+    (one, a), (two, b) = batches[:2]
+    methods = [sigua.sigua_ag(warmup=2), sigua.sigua_ag(warmup=3, threshold=-0.2)]
+    x = keras.Input((2 * K,))
+    heads = {"a": Shift((K,), name="a")(x[:, :K]), "b": Shift((K,), name="b")(x[:, K:])}
+    model = keras.Model(x, heads)
+    model.compile(keras.optimizers.SGD(0.0), {"a": SPARSE, "b": SPARSE})
+    callbacks = [SIGUA(method, output=name) for name, method in zip("ab", methods, strict=True)]
+    options = {"batch_size": 13, "shuffle": False, "verbose": 0, "callbacks": callbacks}
+    found = {"a": [], "b": []}
+    for initial in (0, 2):
+        given = np.concatenate([one, two], axis=1), {"a": a, "b": b}
+        history = model.fit(*given, initial_epoch=initial, epochs=initial + 2, **options).history
+        for name, shares in found.items():
+            shares += history[f"{name}_sigua_bad"]
+    for name, method, logits, labels in zip("ab", methods, (one, two), (a, b), strict=True):
+        wanted = expected_bad([range(4)], method, logits, labels, 13)
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-6)
+
+
+def test_a_prediction_of_nan_is_never_good_and_leaves_no_trace(batches):
+    """NaN is neither good nor bad, makes the loss NaN, and is not in the class confidence."""
+    logits, labels = batches[0]
+    logits[3] = np.nan
+    model = shifted(K, sigua.sigua_ag(warmup=0))
+    logs = model.train_on_batch(logits, labels, return_dict=True)
+    assert np.isnan(float(logs["loss"]))
+    good, bad = float(logs["sigua_good"]), float(logs["sigua_bad"])
+    assert good + bad == pytest.approx(1 - 1 / N, rel=1e-6)
+    rest = np.delete(logits, 3, axis=0), np.delete(labels, 3)
+    np.testing.assert_allclose(seen(model), reference.confidence_sums(*rest), rtol=1e-5)
+
+
+@pytest.mark.parametrize("by", ["callback", "model"])
+def test_epochs_counted_in_steps_keep_what_was_seen(by, batches):
+    """With `steps_per_epoch` only the first step of all begins with an empty class confidence."""
+    method, (logits, labels) = sigua.sigua_ag(warmup=2), batches[0]
+    inner = keras.Sequential([keras.Input((K,)), Shift((K,))])
+    model = SIGUAModel(inner, method, steps_per_epoch=2) if by == "model" else inner
+    model.compile(keras.optimizers.SGD(0.0), SPARSE)
+    callbacks = [] if by == "model" else [SIGUA(method, steps_per_epoch=2)]
+    found = []
+    for _ in range(4):  # a step each
+        options = {"batch_size": N, "verbose": 0, "callbacks": callbacks}
+        found += model.fit(logits, labels, **options).history["sigua_bad"]
+    epochs = [0, 0.5, 1, 1.5]
+    wanted = expected_bad([epochs], method, logits, labels, N)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert wanted[1:] != expected_bad([[e] for e in epochs[1:]], method, logits, labels, N)
+
+
+@pytest.mark.parametrize("when", ["on_epoch_end", "on_train_batch_end"])
+def test_an_interrupted_fit_is_resumed_with_what_it_saw(when, batches):
+    """The same callback goes on after a KeyboardInterrupt, between epochs or within one."""
+    method, (logits, labels) = sigua.sigua_ag(warmup=0), batches[0]
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    stop = keras.callbacks.LambdaCallback(**{when: interrupt})
+    model = keras.Sequential([keras.Input((K,)), Shift((K,))])
+    model.compile(keras.optimizers.SGD(0.0), SPARSE)
+    callback = SIGUA(method)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(logits, labels, batch_size=N, verbose=0, callbacks=[callback, stop])
+    found = model.fit(
+        logits, labels, batch_size=N, initial_epoch=1, epochs=2, verbose=0, callbacks=[callback]
+    ).history["sigua_bad"]
+    wanted = expected_bad([range(2)], method, logits, labels, N)
+    assert found == pytest.approx(wanted[1:], rel=1e-6)
+    assert wanted[0] != wanted[1]
