@@ -251,6 +251,17 @@ def test_what_a_rule_of_ones_own_returns_must_be_masks_of_the_batch(got, split):
         sigua.reference.split(method, [0.5, 1.0, 2.0])
 
 
+def test_one_mask_and_class_sums_without_a_matrix_are_refused():
+    """Good without bad; and what backward correction alone has."""
+    refused = {
+        "condition: split must return good and bad, got ndarray; try": lambda b: b.losses < 1,
+        "class_sums: must come from backward correction": lambda b: (b.class_sums() > 0,) * 2,
+    }
+    for message, split in refused.items():
+        with pytest.raises(ValueError, match=f"^{message}"):
+            sigua.reference.split(sigua.custom(Rule(split)), [0.5, 1.0, 2.0])
+
+
 WRONG_AT = {
     "no NaN, got (nan,) at epoch 0": (float("nan"),),
     "no NaN, got (nan,) at epoch 2": lambda epoch: (1.0 if epoch < 2 else float("nan"),),

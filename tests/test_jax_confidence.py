@@ -124,6 +124,25 @@ def test_nan_is_neither_and_reaches_the_user_but_not_the_confidence(state, rng):
     np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
+def test_a_masked_class_is_no_rival_and_a_masked_label_is_neither():
+    """Of p = 1/4, 0, 3/4 and c = 1 margins are -1/2 and 1/2; at p = 0 the loss is infinite.
+
+    The gradient is finite, and 0 for the infinite one.
+    """
+    given = np.array([[0.0, -np.inf, np.log(3)]] * 3, "float32"), np.array([2, 0, 1])
+    state = init_confidence(3)
+    method = sigua.custom(sigua.Agreement(warmup=0), gamma=0.5)
+    split = chosen(*given, 0, method, confidence=state)
+    assert split.good.tolist() == [True, False, False]
+    assert split.bad.tolist() == [False, True, False]
+    value, gradient = jax.value_and_grad(sigua_loss)(*given, 0, method, confidence=state)
+    assert value == pytest.approx((-np.log(0.75) + 0.5 * np.log(0.25)) / 3, rel=1e-5)
+    assert jnp.isfinite(gradient).all()
+    assert (gradient[2] == 0).all()
+    after = update_confidence(state, *given)
+    np.testing.assert_allclose(after, [[0.25, 0, 0.75], [1, 1, 1]], rtol=1e-6)
+
+
 def test_another_loss_and_forward_correction_are_judged_by_the_logits(state, rng):
     """By what the model says of the true class, and not by T'p nor by what is optimised."""
     logits, labels = batch(40, rng)

@@ -89,6 +89,20 @@ def test_accumulated_agreement_is_that_of_one_big_batch(samples):
     np.testing.assert_allclose(accumulated(part, weights, 4), want, rtol=0, atol=1e-7)
 
 
+def test_a_choice_among_all_can_be_trained_in_parts(samples):
+    """`select` among the whole, then its weights times the losses: the big batch's gradient."""
+    x, y = samples
+    method, weights = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3), jnp.eye(K)
+    chosen = select(corrected_losses(x @ weights, y, method), 10, method)
+
+    def part(weights, i):
+        rows = slice(16 * i, 16 * i + 16)
+        return (chosen.weights[rows] * corrected_losses(x[rows] @ weights, y[rows], method)).mean()
+
+    want = jax.grad(lambda w: sigua_loss(x @ w, y, 10, method))(weights)
+    np.testing.assert_allclose(accumulated(part, weights, 4), want, rtol=0, atol=1e-7)
+
+
 def test_a_flax_step_takes_the_losses_and_their_selection(samples):
     """Flax's modules and Optax's optimisers as they are: one compilation, and SGD by the spec."""
     method = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=2)

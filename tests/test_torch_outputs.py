@@ -35,6 +35,8 @@ def test_an_output_that_has_logits_counts_as_its_logits(wrap, items, shape):
     grads = [torch.autograd.grad(loss, logits)[0] for loss in (got, want)]
     assert torch.equal(*grads)
     assert torch.equal(wrapped.split.bad, bare.split.bad)
+    evaluated = wrapped.eval()({"logits": logits}, labels, num_items_in_batch=items)
+    assert evaluated.item() == bare.eval()(logits, labels, num_items_in_batch=items).item()
 
 
 @pytest.mark.parametrize("num_classes", [5, 7])
