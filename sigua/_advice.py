@@ -54,8 +54,9 @@ def _chosen_by(answers: Answers, num_labels: int, num_checked: int) -> Literal["
     """Return who chooses: the checked, unless they are few, or labels as given are fair and many.
 
     Given labels are fair to all models where errors neither follow from the input nor go to one
-    class. A share of wrong ones hides differences: m labels tell about as much as m (1 - noise rate)^2 checked ones. So a
-    tenth of them is compared with the half of the checked that is not trained on.
+    class. A share of wrong ones hides differences: m labels tell about as much as
+    m (1 - noise rate)^2 checked ones. So a tenth of them is compared with the half of the checked
+    that is not trained on.
     """
     fair = answers.follows_input.verdict == "no" and not answers.one_for_another
     rate = 0.0 if answers.wrong.share is None else answers.wrong.share.value
