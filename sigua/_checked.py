@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
-from sigua._names import columns_of, same_order
+from sigua._names import columns_of
 
 
 def checked_labels(
@@ -36,8 +36,8 @@ def checked_labels(
         )
     framed = hasattr(probabilities, "iloc")
     of, rows = ("probabilities", probabilities) if framed else ("labels", labels)
-    same_order("checked", checked, rows, of)  # a mask; there are fewer indices than rows
+    checks.same_order("checked", checked, rows, of)  # a mask; there are fewer indices than rows
     if hasattr(rows, "iloc"):
         of = of if checked is None else f"{of}.iloc[checked]"
-        same_order("true_labels", true_labels, rows.iloc[places], of)
+        checks.same_order("true_labels", true_labels, rows.iloc[places], of)
     return places, true

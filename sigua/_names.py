@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -21,21 +20,8 @@ def probabilities_and_labels(
     y = checks.labels("labels", columns_of("labels", labels, names), p.shape[1])
     y = np.asarray(y, dtype=np.int64)
     checks.same_length("labels", y, "probabilities", p)
-    same_order("labels", labels, probabilities)
+    checks.same_order("labels", labels, probabilities, "probabilities")
     return p, y, names
-
-
-def same_order(name: str, labels: Any, other: Any, of: str = "probabilities") -> None:
-    """Raise ValueError if labels and another frame or series have one index in two orders."""
-    rows: Any = getattr(other, "index", None)
-    own: Any = getattr(labels, "index", None)
-    if not (hasattr(rows, "equals") and hasattr(own, "equals")) or rows.equals(own):
-        return
-    if len(rows) == len(own) and Counter(rows) == Counter(own):
-        raise ValueError(
-            f"{name}: must be in the order of the rows of {of}, got the same index in another "
-            f"order; try {name}.loc[{of}.index]"
-        )
 
 
 def column_names(probabilities: Any, classes: Any, num_classes: int) -> list[Any] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
@@ -221,6 +222,19 @@ def _kind(entry: Any) -> Any:
     """Return what an object is, whatever its type: a word or a kind of number, else None."""
     kinds: tuple[type, ...] = (str, bool, np.bool_, Integral, Real)
     return next((kind for kind in kinds if isinstance(entry, kind)), None)
+
+
+def same_order(name: str, labels: Any, other: Any, of: str) -> None:
+    """Raise ValueError if labels and another frame or series have one index in two orders."""
+    rows: Any = getattr(other, "index", None)
+    own: Any = getattr(labels, "index", None)
+    if not (hasattr(rows, "equals") and hasattr(own, "equals")) or rows.equals(own):
+        return
+    if len(rows) == len(own) and Counter(rows) == Counter(own):
+        raise ValueError(
+            f"{name}: must be in the order of the rows of {of}, got the same index in another "
+            f"order; try {name}.loc[{of}.index]"
+        )
 
 
 def places(name: str, value: Any, n: int) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ have to choose.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua._method import Method
-from sigua._names import column_names, columns_of, same_order
+from sigua._names import column_names, columns_of
 from sigua.intervals import Floats
 from sigua.methods import sigua_ag, standard
 
@@ -122,7 +123,7 @@ def choose(
         )
     checks.flag("checked", checked)
     for name, made in predictions.items():
-        same_order(f"predictions[{name!r}]", made, labels, "labels")
+        checks.same_order(f"predictions[{name!r}]", made, labels, "labels")
     classes = {name: _classes(name, made, given) for name, made in predictions.items()}
     right = {name: made == given for name, made in classes.items()}
     scores = {
@@ -137,6 +138,13 @@ def choose(
     clear = [name for name, gain in gains.items() if enough and gain > AHEAD * errors[name]]
     kept = max(clear, key=lambda name: gains[name], default=plain)
     accuracies = {name: float(own.mean()) for name, own in right.items()}
+    by_chance = _agreeing_by_chance(classes[kept], given)
+    if by_chance >= 10 and right[kept].sum() < by_chance / 2:
+        warnings.warn(
+            f"predictions[{kept!r}]: agree with less than half as many labels as by chance; "
+            "number the classes of predictions and labels alike",
+            stacklevel=2,
+        )
     return Choice(kept, accuracies, gains, errors, len(given), checked)
 
 
@@ -156,6 +164,13 @@ def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
     even = np.where(right, accuracy, (1 - accuracy) / max(k - 1, 1))
     shrunk = [np.log((seen + each * even) / (of_all + each)) for each in STRENGTHS]
     return np.asarray(max(shrunk, key=np.mean))
+
+
+def _agreeing_by_chance(predicted: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Return how many labels predictions of these frequencies agree with if they know nothing."""
+    classes, counts = np.unique(labels, return_counts=True)
+    found = [np.count_nonzero(predicted == each) for each in classes]
+    return float(np.dot(found, counts)) / len(labels)
 
 
 def _classes(name: Any, made: Any, labels: NDArray[Any]) -> NDArray[Any]:

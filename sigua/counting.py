@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
-from sigua._names import same_order
 from sigua.intervals import Floats, Interval, clopper_pearson, counted
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import matrix_from, require_matrix
@@ -96,7 +95,7 @@ def _pairs(labels: Any, true_labels: Any, k: int) -> tuple[NDArray[Any], NDArray
     given = checks.labels("labels", labels, k).astype(np.int64)
     true = checks.labels("true_labels", true_labels, k).astype(np.int64)
     checks.same_length("true_labels", true, "labels", given)
-    same_order("true_labels", true_labels, labels, "labels")
+    checks.same_order("true_labels", true_labels, labels, "labels")
     if not len(given):
         raise ValueError("labels: must have at least one checked label, got none; try checking 100")
     return given, true

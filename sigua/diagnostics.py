@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua._hills import known_classes, second_hill
-from sigua._names import probabilities_and_labels, same_order
+from sigua._names import probabilities_and_labels
 from sigua.objective import Array, Split
 from sigua.schedules import rate_to_count, rate_to_parts
 
@@ -252,7 +252,7 @@ def _given(labels: ArrayLike, scores: NDArray[Any], table: Any) -> NDArray[Any]:
         )
     given = checks.classes("labels", given)
     checks.same_length("labels", given, "losses or margins", scores)
-    same_order("labels", labels, table, "losses or margins")
+    checks.same_order("labels", labels, table, "losses or margins")
     return given
 
 

@@ -161,3 +161,11 @@ def test_words_as_objects_and_many_classes_will_do():
     many = rng.integers(0, 100_000, (3, 10_000))
     found = choose({"plain": many[0], "other": many[1]}, many[2])
     assert found.accuracies["plain"] < 0.01
+
+
+def test_classes_that_are_numbered_differently_are_told():
+    """What they tell of the labels is all the same; no model of these labels is so often wrong."""
+    labels = np.arange(400) % 10
+    plain = np.where(np.arange(400) % 7 == 0, (labels + 5) % 10, labels)
+    with pytest.warns(UserWarning, match=r"^predictions\['other'\]: agree with less than half"):
+        assert choose({"plain": plain, "other": (labels + 1) % 10}, labels).kept == "other"

@@ -340,3 +340,10 @@ def test_a_refused_fit_leaves_the_classifier_as_it_was(small):
     with pytest.raises(ValueError, match=r"^device: must be one that PyTorch has here, got 'nope'"):
         SIGUAClassifier(device="nope").fit(X, y)
     assert SIGUAClassifier("standard", epochs=1, device=torch.device("cpu")).fit(X, y).module_
+
+
+def test_who_was_checked_is_refused_in_another_order_than_the_rows():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)))
+    checked = pd.Series(np.arange(60) < 20)
+    with pytest.raises(ValueError, match=r"^checked: must be in the order of the rows of X, "):
+        SIGUAClassifier(epochs=1).fit(frame, np.arange(60) % 3, checked=checked[::-1])

@@ -36,9 +36,7 @@ class Outputs:
         if type(wanted) is int and not self.mapping and 0 <= wanted < len(self.names):
             return wanted
         listed = ", ".join(repr(name) for name in self.names)
-        raise ValueError(
-            f"output: must be one of {listed}, got {wanted!r}; try output={self.names[0]!r}"
-        )
+        raise ValueError(f"output: must be one of {listed}, got {wanted!r}; try one of these")
 
     def part(self, structure: Any, index: int) -> Any:
         """Return an output's part of a structure; a lone value is the same for every output."""

@@ -58,6 +58,8 @@ def with_checked(
             "model: must be compiled with a loss, got none; "
             'try model.compile("adam", "sparse_categorical_crossentropy")'
         )
+    for name, rows in (("y", y), ("checked", checked), ("sample_weight", sample_weight)):
+        checks.same_order(name, rows, x, "x")
     batches = sigua.CheckedBatches(checked, batch_size, share=share, seed=seed)
     if not batches.num_checked:
         raise ValueError("checked: must be True for some examples, got none; try model.fit(x, y)")

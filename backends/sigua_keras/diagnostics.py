@@ -65,6 +65,7 @@ class LabelWatch(keras.callbacks.Callback):
         self.output = output
         self.x, self.from_logits, self.method = x, from_logits, method
         self.batch_size = checks.whole("batch_size", batch_size, 1, "try 32, Keras's default")
+        checks.same_order("y", y, x, "x")
         self.y = checks.labels("y", y, float("inf"))  # what no model has a class for
         if self.y.size == 0:
             raise ValueError("y: must have a label for each example, got none; try training data")

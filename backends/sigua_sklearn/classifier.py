@@ -137,6 +137,7 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
     def _fit_checked(
         self, X: Any, y: ArrayLike, checked: ArrayLike | None, asked: sigua.Method | None
     ) -> None:
+        checks.same_order("checked", checked, X, "X")
         X, y = validate_data(self, X, y, **READ)
         check_classification_targets(y)
         self.classes_, given = np.unique(y, return_inverse=True)

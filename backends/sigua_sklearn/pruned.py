@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import sigua
+from sigua import checks
 
 MOST = 0.9
 """No class loses more than this share of its labels."""
@@ -130,6 +131,7 @@ class PrunedClassifierCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 f"estimator: must be a classifier with predict_proba, got {self.estimator!r}; "
                 "try CalibratedClassifierCV(estimator)"
             )
+        checks.flag("compare", self.compare)
         X, labels = indexable(X, column_or_1d(y, warn=True))
         labels = check_array(labels, ensure_2d=False, dtype=None, input_name="y")
         check_classification_targets(labels)
