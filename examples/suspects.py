@@ -11,9 +11,9 @@ takes lists of suspects of `sigua.rank_label_issues`:
 - "agreement": with that rate, from margins noted in training with agreement;
 
 and that of cleanlab's `find_label_issues`. Diagnosis and cleanlab need out-of-fold probabilities,
-here of the same network. It reports the precision and recall of each list, and test accuracies: of
-the plain training, and of fresh ones without the suspects, or forgetting them (`Known`, gamma
-0.001).
+here of the same network. It reports the precision and recall of each list, and test accuracies,
+balanced ones too: of the plain training, and of fresh ones without the suspects, or forgetting them
+(`Known`, gamma 0.001).
 
     python examples/suspects.py --data mnist=DIR fashion=DIR --json suspects.jsonl
 
@@ -38,6 +38,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from sklearn.datasets import load_breast_cancer, make_classification
+from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
 from torch import nn
@@ -57,6 +58,13 @@ WAYS = {  # a fresh training: whose suspects, and whether it climbs on them inst
     **{f"forgetting {name}": (name, True) for name in LISTS},
     "without the wrong ones": ("wrong", False),
 }
+
+
+class Accuracy(NamedTuple):
+    """In %, of all test examples, and the mean over the classes."""
+
+    of_all: float
+    balanced: float
 
 
 class Case(NamedTuple):
@@ -150,8 +158,8 @@ def train(
     history: LabelHistory | None = None,
     forget: np.ndarray | None = None,
     method: sigua.Method | None = None,
-) -> tuple[nn.Module, float]:
-    """Return a network trained on the labels in `data`, and its test accuracy in %.
+) -> tuple[nn.Module, Accuracy]:
+    """Return a network trained on the labels in `data`, and its test accuracy.
 
     Plainly, unless with a method; labels to forget are climbed on, slowly. A history records all.
     """
@@ -174,9 +182,10 @@ def train(
         if history is not None:
             history.end_epoch()
         if epoch >= epochs - LAST:
-            right = probabilities(net, data.x_test).argmax(axis=1) == data.y_test.numpy()
-            accuracies.append(100 * right.mean())
-    return net, float(np.mean(accuracies))
+            predicted, y_test = probabilities(net, data.x_test).argmax(axis=1), data.y_test.numpy()
+            right = (predicted == y_test).mean(), balanced_accuracy_score(y_test, predicted)
+            accuracies.append(right)
+    return net, Accuracy(*(100 * np.mean(accuracies, axis=0)).tolist())
 
 
 def probabilities(net: nn.Module, x: torch.Tensor) -> np.ndarray:
@@ -198,8 +207,8 @@ def out_of_fold(case: Case, data: Data, seed: int) -> np.ndarray:
 
 def find_suspects(
     case: Case, data: Data, seed: int
-) -> tuple[dict[str, np.ndarray], sigua.LabelIssues, float]:
-    """Return the lists by name, the issues without a rate, and plain training's accuracy in %."""
+) -> tuple[dict[str, np.ndarray], sigua.LabelIssues, Accuracy]:
+    """Return the lists by name, the issues without a rate, and plain training's accuracy."""
     n, noisy = len(data.y), data.y.numpy()
     p = out_of_fold(case, data, seed)
     rate = sigua.diagnose(p, noisy).surest.low
@@ -222,7 +231,7 @@ def find_suspects(
 
 
 def study(case: Case, seed: int, folders: dict[str, Path]) -> dict[str, Any]:
-    """Return the numbers of one case and seed: shares, and accuracies in %."""
+    """Return the numbers of one case and seed: shares, and a pair of accuracies for each way."""
     clean = load_case(case.data, folders, seed)
     noisy = corrupt(case.noise, clean, seed)
     data = clean._replace(y=torch.from_numpy(noisy))
@@ -268,14 +277,20 @@ def lists_table(groups: list[list[dict[str, Any]]]) -> Table:
 
 def accuracies_table(groups: list[list[dict[str, Any]]]) -> Table:
     """Return the mean accuracies, and the largest loss against plain training with one seed."""
-    title = f"Test accuracy (%), mean of the last {LAST} epochs and of the seeds"
+    title = f"Test accuracy, balanced accuracy (%), mean of the last {LAST} epochs and of the seeds"
     ways = ["plain", *WAYS]
     grid = Table("labels", *ways, box=MARKDOWN, title=title)
     for group in groups:
-        means = (np.mean([row[way] for row in group]) for way in ways)
-        grid.add_row(name_of(group[0]), *(f"{mean:.1f}" for mean in means))
-    worst = (min(row[way] - row["plain"] for group in groups for row in group) for way in ways)
-    grid.add_row("most lost against plain, one seed", *(f"{least:.1f}" for least in worst))
+        means = (np.mean([row[way] for row in group], axis=0) for way in ways)
+        grid.add_row(name_of(group[0]), *(f"{of_all:.1f}, {each:.1f}" for of_all, each in means))
+    lost = {
+        way: np.array([np.subtract(row[way], row["plain"]) for group in groups for row in group])
+        for way in ways
+    }
+    worst = (
+        f"{of_all:.1f}, {each:.1f}" for of_all, each in (lost[way].min(axis=0) for way in ways)
+    )
+    grid.add_row("most lost against plain, one seed", *worst)
     return grid
 
 

@@ -134,6 +134,7 @@ def test_suspects_compares_lists_and_what_is_gained_without_them(example, tmp_pa
     for row in rows:
         named, right, wrong, n = row["cleanlab"]
         assert 0 <= right <= min(named, wrong) <= n
+        assert all(0 < accuracy <= 100 for accuracy in row["plain"])  # of all, and balanced
     again = example(path, "--table", "rows.jsonl")
     assert said[: said.rindex("|") + 1].strip() == again.strip()
 
