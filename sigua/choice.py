@@ -109,22 +109,8 @@ def choose(
     >>> choose({"plain": plain, "agreement": labels}, labels).kept
     'agreement'
     """
-    given = checks.classes("labels", labels)
-    if given.ndim != 1 or len(given) < 2:
-        raise ValueError(
-            f"labels: must be at least two, of shape (m,), got shape {given.shape}; "
-            "try the labels of some hundred held-out examples"
-        )
-    if not isinstance(predictions, Mapping) or len(predictions) < 2:
-        got = len(predictions) if isinstance(predictions, Mapping) else type(predictions).__name__
-        raise ValueError(
-            f"predictions: must map at least two names to predictions, got {got}; "
-            'try {"plain": model.predict(x), "agreement": other.predict(x)}'
-        )
     checks.flag("checked", checked)
-    for name, made in predictions.items():
-        checks.same_order(f"predictions[{name!r}]", made, labels, "labels")
-    classes = {name: _classes(name, made, given) for name, made in predictions.items()}
+    given, classes = _read(predictions, labels)
     right = {name: made == given for name, made in classes.items()}
     scores = {
         name: right[name].astype(float) if checked else _likelihood(made, given)
@@ -146,6 +132,27 @@ def choose(
             stacklevel=2,
         )
     return Choice(kept, accuracies, gains, errors, len(given), checked)
+
+
+def _read(
+    predictions: Mapping[Any, ArrayLike], labels: ArrayLike
+) -> tuple[NDArray[Any], dict[Any, NDArray[Any]]]:
+    """Return the labels, (m,), and the classes that each model predicts, (m,)."""
+    given = checks.classes("labels", labels)
+    if given.ndim != 1 or len(given) < 2:
+        raise ValueError(
+            f"labels: must be at least two, of shape (m,), got shape {given.shape}; "
+            "try the labels of some hundred held-out examples"
+        )
+    if not isinstance(predictions, Mapping) or len(predictions) < 2:
+        got = len(predictions) if isinstance(predictions, Mapping) else type(predictions).__name__
+        raise ValueError(
+            f"predictions: must map at least two names to predictions, got {got}; "
+            'try {"plain": model.predict(x), "agreement": other.predict(x)}'
+        )
+    for name, made in predictions.items():
+        checks.same_order(f"predictions[{name!r}]", made, labels, "labels")
+    return given, {name: _classes(name, made, given) for name, made in predictions.items()}
 
 
 def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
