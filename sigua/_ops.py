@@ -165,7 +165,7 @@ def are_small(x: Array, limit: float) -> bool:
 
     False where no value can be read.
     """
-    return bool((np.abs(x) <= limit).all())
+    return bool(np.vdot(x, x) <= limit * limit)
 
 
 def sum(x: Array) -> Array:

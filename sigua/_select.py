@@ -74,7 +74,7 @@ class Margins:
         ones = ops.cast(counted, p)
         sums = [ops.sums_by(ops.where(counted, p, 0.0), y, k), ops.sums_by(ones, y, k)]
         if self.state is None or self.state.shape[0] == 2:
-            return ops.stack(sums)
+            return ops.reshape(ops.concat(sums), (2, k))
         predicted = ops.cast(ops.reshape(ops.class_argmax(self._scores()), (-1,)), y)
         right = ops.where(predicted == y, ones, 0.0)
         sums += [ops.sums_by(ones, predicted, k), ops.sums_by(right, y, k)]
