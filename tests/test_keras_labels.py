@@ -126,6 +126,14 @@ def test_labels_that_are_no_class_are_told_once(mini_batch, lost):
         assert len([w for w in seen if "not a class" in str(w.message)]) == 1
 
 
+def test_labels_of_which_none_is_a_class_are_refused(mini_batch):
+    logits, labels = mini_batch
+    model = keras.Sequential([keras.Input((K,)), keras.layers.Dense(K)])
+    model.compile("sgd", SPARSE(from_logits=True))
+    with pytest.raises(ValueError, match=f"^y: must be classes, .* got {N} labels in an epoch"):
+        model.fit(logits, labels + K, epochs=3, verbose=0, callbacks=[SIGUA(SL)])
+
+
 @pytest.mark.parametrize("method", [SL, METHODS[1], sigua.sigua_ag(warmup=0)], ids=short)
 def test_rows_of_several_classes_are_nan_where_one_is_needed(method, mini_batch):
     """A compiled step cannot refuse them; without T, groups and margins they are soft labels."""

@@ -19,6 +19,7 @@ import sigua
 from sigua_sklearn import SIGUAClassifier, _choice
 from sigua_sklearn._training import Part, Run
 
+ALWAYS = nn.Linear(4, 3)
 WRONG = sigua.TransitionMatrix.symmetric(0.3, 10)
 
 
@@ -179,7 +180,7 @@ def test_a_module_is_made_for_each_fit_and_gets_x_as_it_is():
         return nn.LazyLinear(n_classes)  # whose size the first rows say
 
     clf = quick("auto", module=factory).fit(X, given)
-    assert made == [(4, 3)] * 4
+    assert made == [(4, 3)] * (2 + 4)  # two of them to see that they are not the same
     logits = torch.as_tensor(X, dtype=torch.float32) @ clf.module_.weight.T + clf.module_.bias
     want = logits.softmax(1).detach().numpy()
     np.testing.assert_allclose(clf.predict_proba(X), want, rtol=0, atol=1e-6)
@@ -276,6 +277,11 @@ def test_verbose_shows_a_bar_and_nothing_else_does(capsys):
         ),
         ({"module": lambda d, k: nn.Embedding(d, k)}, "got one that refuses such rows"),
         ({"module": lambda d, k: nn.LSTM(d, k)}, r"logits \(N, 3\), got a tuple for N = 2; try"),
+        ({"module": lambda d, k: ALWAYS}, "module: must make a new network at each call, got one"),
+        (
+            {"module": lambda d, k: nn.Sequential(nn.Linear(d, k), nn.Softmax(1))},
+            "got probabilities; try leaving out its last layer, a softmax",
+        ),
         ({"method": sigua.custom(sigua.Known(), 0.01)}, r"^method: must not need marks .* try fit"),
     ],
 )

@@ -185,6 +185,13 @@ def test_its_arrays_are_read_only_and_stay_so_in_a_copy(T, copied):
         T.num_classes = 4
 
 
+def test_a_large_dense_matrix_prints_its_size():
+    """As NumPy's arrays do above 1,000 entries; a smaller one is printed whole."""
+    large, small = (sigua.random_transition(k, noise_rate=0.3, seed=0) for k in (32, 31))
+    assert repr(large) == "<TransitionMatrix of 32 classes, dense>"
+    assert repr(small).count(",") == 31 * 31 - 1
+
+
 @every_matrix
 def test_a_matrix_survives_repr_pickle_and_json(T):
     evaluated = eval(repr(T), vars(sigua))

@@ -142,8 +142,17 @@ def reached(value: bool) -> None:
         )
 
 
-def lost(count: int, epoch: float) -> bool:
-    """Return whether some labels were not a class, and warn if so."""
+def lost(count: int, taking_part: int, epoch: float) -> bool:
+    """Return whether some labels were not a class, and warn if so.
+
+    Raises:
+        ValueError: none was a class, so that nothing was trained.
+    """
+    if count and not taking_part:
+        raise ValueError(
+            "y: must be classes, which count from 0, and one of the predictions each, got "
+            f"{count} labels in an epoch of which none is; try np.unique(y, return_inverse=True)[1]"
+        )
     if count:
         warnings.warn(
             f"epoch {epoch:g}: {count} labels were not a class, and took no part (classes count "

@@ -100,7 +100,7 @@ class Objective:
         """Raise ValueError if the epoch never called `compute_loss`; give each warning once."""
         self.clock.end_epoch()
         _check.reached(self.reached)
-        self._told_of_lost = self._told_of_lost or _check.lost(self.shares.lost(), epoch)
+        self._told_of_lost = self._told_of_lost or _check.lost(*self.shares.lost(), epoch)
         shown = [(logs or {}).get(metric.name) for metric in self.shares.metrics]
         self._warned = self._warned or _check.idle(self.method, self.clock.began, *shown)
 

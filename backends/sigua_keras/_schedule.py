@@ -122,9 +122,10 @@ class Shares:
         before, self._steps_before = self._steps_before, int(ops.convert_to_numpy(steps))
         return self._steps_before - before
 
-    def lost(self) -> int:
-        """Return how many labels of the epoch were not a class."""
-        return int(ops.convert_to_numpy(self.metrics[0].counts)[0])
+    def lost(self) -> tuple[int, int]:
+        """Return how many labels of the epoch were not a class, and how many took part."""
+        lost, _, taking_part, _ = ops.convert_to_numpy(self.metrics[0].counts)
+        return int(lost), int(taking_part)
 
     @property
     def lacks_confidence(self) -> bool:

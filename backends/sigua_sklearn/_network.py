@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,21 @@ def make(module: Factory | None, n_features: int, n_classes: int) -> nn.Module:
         shape = getattr(made, "shape", None)
         got = f"a {type(made).__name__}" if shape is None else f"shape {tuple(shape)}"
         raise ValueError(f"{rule}, got {got} for N = 2; {advice}")
+    if (made >= 0).all() and torch.allclose(made.sum(1), torch.ones(2)):
+        raise ValueError(f"{rule}, got probabilities; try leaving out its last layer, a softmax")
     return network
+
+
+def factory(module: Factory | None, n_features: int, n_classes: int) -> Callable[[], nn.Module]:
+    """Return what makes a fresh network, or raise ValueError if `module` makes one and the same."""
+    fresh = partial(make, module, n_features, n_classes)
+    with torch.random.fork_rng([]):
+        if fresh() is fresh():
+            raise ValueError(
+                "module: must make a new network at each call, got one that returns the same "
+                "again, on which each training would go on; try making it inside of the function"
+            )
+    return fresh
 
 
 class Rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ import sigua
 from sigua import checks
 from sigua.batches import enough
 from sigua_sklearn._choice import checked_mask, diagnosed, held_out, method_of
-from sigua_sklearn._network import Factory, Rows, make, probabilities
+from sigua_sklearn._network import Factory, Rows, factory, probabilities
 from sigua_sklearn._progress import Bar
 from sigua_sklearn._training import Part, Run, Settings, train
 
@@ -239,7 +238,7 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         if part.checked.sum() >= enough(len(self.classes_)):
             share = max(share, 0.5)
         return Settings(
-            network=partial(make, self.module, *shape),
+            network=factory(self.module, *shape),
             epochs=self.epochs,
             batch_size=self.batch_size,
             share=share,

@@ -16,6 +16,8 @@ from sigua.transition._stochastic import is_sparse, refuse_above
 
 SPARSE_ABOVE = 1000
 """Pair noise and mappings of more classes than this are kept sparse."""
+MOST_PRINTED = 1_000
+"""The most entries that are printed, as of NumPy's arrays."""
 MAX_DENSE = 10_000
 """The most classes for which a sparse or symmetric T becomes a k x k array, of 0.8 GB."""
 
@@ -221,6 +223,8 @@ class TransitionMatrix:
         if self.csr is not None:
             found = f"{self.num_classes} classes, sparse with {len(self.csr.data)} entries"
             return f"<TransitionMatrix of {found}>"
+        if self.num_classes**2 > MOST_PRINTED:
+            return f"<TransitionMatrix of {self.num_classes} classes, dense>"
         return f"TransitionMatrix({self.rows.tolist()})"
 
     def _parts(self) -> tuple[Any, ...]:
