@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 LARGEST = sys.float_info.max
 
+ROUNDING = 1e-6
+"""By how much a difference of float32 probabilities may leave [-1, 1]."""
 SUM_TOLERANCE = 0.02
 """By how much probabilities may fail to sum to 1: bfloat16 rounds that much."""
 
@@ -139,6 +141,9 @@ def array(name: str, value: Any) -> NDArray[Any]:
         raise ValueError(
             f"{name}: must be constant, got a tensor that requires gradients; try {name}.detach()"
         )
+    if hasattr(value, "tocsr"):  # a sparse matrix, of which NumPy would make one object
+        kind = type(value).__name__
+        raise ValueError(f"{name}: must be an array, got a sparse {kind}; try {name}.toarray()")
     if str(getattr(value, "dtype", "")) == "torch.bfloat16":  # which NumPy does not know
         value = value.float()
     try:
@@ -274,7 +279,7 @@ def epochs(name: str, value: Any) -> Iterator[NDArray[np.float64]]:
     """Yield the losses or margins of one epoch after another, float64, (n,).
 
     Args:
-        name: "losses", at least 0 or +inf, or "margins", in [-1, 1].
+        name: "losses", at least 0 or +inf, or "margins", in [-1, 1] but for rounding.
         value: shape (n,), or (epochs, n), whose entries may be NaN.
     """
     found = array(name, value)
@@ -301,5 +306,5 @@ def epochs(name: str, value: Any) -> Iterator[NDArray[np.float64]]:
 
 _RANGES = {
     "losses": (0, float("inf"), "try cross-entropies"),
-    "margins": (-1, 1, "try differences of probabilities, not of logits"),
+    "margins": (-1 - ROUNDING, 1 + ROUNDING, "try differences of probabilities, not of logits"),
 }

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks
 from sigua._method import Method
 from sigua._names import column_names, columns_of
+from sigua.confidence import MOST_CLASSES
 from sigua.intervals import Floats
 from sigua.methods import sigua_ag, standard
 
@@ -37,18 +38,20 @@ STRENGTHS = 1, 10, 100, 1_000
 """How many examples of even errors are added to the counts of each predicted class."""
 
 
-def candidates(warmup: float = 10) -> tuple[Method, ...]:
+def candidates(warmup: float = 10, num_classes: int | None = None) -> tuple[Method, ...]:
     """Return the methods that are worth a training each where nothing is known of the errors.
 
     They are plain training, agreement, and agreement that weighs what it counted.
 
     Args:
         warmup: T_k of `sigua_ag`, in epochs.
+        num_classes: k, if there are many: of more than 4,096 classes agreement does not count.
 
     >>> [method.condition.power for method in candidates(warmup=5)[1:]]
     [0.0, 1.0]
     """
-    return standard(), sigua_ag(warmup), sigua_ag(warmup, power=1.0)
+    counts = num_classes is None or num_classes <= MOST_CLASSES
+    return standard(), sigua_ag(warmup), *([sigua_ag(warmup, power=1.0)] if counts else [])
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,11 @@ def _classes(name: Any, made: Any, labels: NDArray[Any]) -> NDArray[Any]:
     found = checks.array(named, made)
     if found.ndim == 2 and len(found) == len(labels) and found.shape[1] > 1:
         columns = column_names(made, None, found.shape[1])
+        if columns is None and labels.dtype.kind in "SU":
+            raise ValueError(
+                f"{named}: must name their classes where labels are words, got scores without "
+                "names; try the classes themselves, as clf.predict(x) returns them"
+            )
         checks.labels("labels", columns_of("labels", labels, columns), found.shape[1])
         scores = checks.floats(named, found)
         if np.isnan(scores).any():

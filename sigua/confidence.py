@@ -64,7 +64,7 @@ def zeros(k: int, counts: bool = False) -> NDArray[np.float32]:
     if counts and k > MOST_CLASSES:
         raise ValueError(
             f"power: must be 0 with more than {MOST_CLASSES} classes, of whose pairs it keeps "
-            f"counts, got {k} classes; try sigua_ag(power=0)"
+            f"counts, got {k} classes; try sigua_ag(power=0), or sigua.candidates(num_classes={k})"
         )
     return np.zeros((VECTORS + k if counts else 2, k), np.float32)
 
@@ -92,7 +92,7 @@ def log_bounds(state: Array, power: float, ops: Any = numpy_names) -> Array:
     predicted, right, counts = state[2], state[3], state[VECTORS:]
     of_label = ops.log((predicted + 1.0) / (right + 1.0))
     log_ratio = ops.log(counts + NEVER) - ops.log(predicted + 1.0) + of_label[:, None]
-    return ops.minimum(power * log_ratio, 0.0)
+    return ops.where(counts > 0.0, ops.minimum(power * log_ratio, 0.0), -float("inf"))
 
 
 def moved(state: Array, batch: Array, ops: Any = numpy_names) -> Array:

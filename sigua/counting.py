@@ -26,7 +26,7 @@ def count_noise_rate(labels: ArrayLike, true_labels: ArrayLike) -> Interval:
     >>> print(count_noise_rate([0, 0, 1, 1, 2], [0, 1, 1, 1, 2]))
     20 % (1 to 72)
     """
-    given, true = _pairs(labels, true_labels, np.iinfo(np.int64).max)
+    given, true = _pairs(labels, true_labels, float("inf"))
     return counted(int((given != true).sum()), len(given))
 
 
@@ -91,7 +91,7 @@ def transition_intervals(
     return clopper_pearson(counts, counts.sum(axis=1, keepdims=True))
 
 
-def _pairs(labels: Any, true_labels: Any, k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _pairs(labels: Any, true_labels: Any, k: float) -> tuple[NDArray[Any], NDArray[Any]]:
     given = checks.labels("labels", labels, k).astype(np.int64)
     true = checks.labels("true_labels", true_labels, k).astype(np.int64)
     checks.same_length("true_labels", true, "labels", given)

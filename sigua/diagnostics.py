@@ -156,14 +156,15 @@ def rank_label_issues(
     and Northcutt et al. 2021 rank by margins).
 
     With a noise rate, that share of the examples is suspect; with labels as well, that share of
-    each class, so that rare classes survive. Without a rate, examples with a margin
-    below zero, whose label the model finds less likely than another, are suspect if they make a
-    hill of their own, beyond that of the right labels, and are rejected no more surely than others
-    are accepted. In clean data there is no such hill, whether a model fits it or not, and where
-    wrong labels look right to the model there may be none: then no example is suspect. `precision`
-    says how sure the suspects are. This needs margins of plain training: a method that drops
-    examples never learns hard ones. Losses without a rate give no suspects, because hard examples
-    have large losses, too.
+    each class, so that rare classes survive. Without a rate, examples with a margin below zero,
+    whose label the model finds less likely than another, are suspect if they make a hill of their
+    own, beyond that of the right labels, are rejected no more surely than others are accepted, and
+    have at most twice the share that the model's doubt leaves room for: the mean score of the
+    others, or what their own lacks to 1. In clean data there is no such hill, whether a model fits
+    it or not, and where wrong labels look right to the model there may be none: then no example is
+    suspect. `precision` says how sure the suspects are. This needs margins of plain training: a
+    method that drops examples never learns hard ones. Losses without a rate give no suspects,
+    because hard examples have large losses, too.
 
     `sigua_torch.LabelHistory` and `sigua_keras.LabelWatch` record both in training. A pass at the
     end is one epoch: `sigua.label_losses(model.predict(x), y)` or `sigua.label_margins`.
@@ -195,7 +196,7 @@ def rank_label_issues(
         rule = "labels: must be given with margins, or with a noise rate"
         raise ValueError(f"{rule}, got losses alone; try without labels")
     if margins is not None:
-        (scores,) = _means("margins", margins, lambda margin: (1 - margin) / 2)
+        (scores,) = _means("margins", margins, lambda margin: np.clip((1 - margin) / 2, 0, 1))
         tie_break = scores
     else:
         # The scores of large losses round to 1; the losses themselves break the tie.

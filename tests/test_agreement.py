@@ -134,7 +134,7 @@ def test_a_rival_counts_by_how_often_it_was_given_this_label():
     assert reference.step(sigua.sigua_ag(), logits, [0], 10).split.bad.all()
 
 
-@pytest.mark.parametrize("power", [0.5, 1.0])
+@pytest.mark.parametrize("power", [0.01, 0.5, 1.0])
 def test_counts_of_a_run_are_those_of_the_spec(power):
     method, rng, spec = sigua.sigua_ag(power=power), np.random.default_rng(2), Memory(5)
     state = confidence.zeros(5, counts=True).astype(float)

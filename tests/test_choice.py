@@ -102,6 +102,8 @@ def test_candidates_begin_with_plain_training_and_may_be_the_names():
         sigua.sigua_ag(5),
         sigua.sigua_ag(5, power=1),
     )
+    assert sigua.candidates(5, num_classes=4096) == methods
+    assert sigua.candidates(5, num_classes=4097) == methods[:2]  # of which counts would be too many
     made = dict(zip(methods, (predictions(n) for n in (200, 300, 260)), strict=True))
     found = choose(made, ONES, checked=True)
     assert found.kept == sigua.sigua_ag(5)
@@ -121,6 +123,7 @@ def test_candidates_begin_with_plain_training_and_may_be_the_names():
         ({"a": [0, 1], "b": [[0, 1], [np.nan, 0]]}, [0, 1], r"^predictions\['b'\]: .*NaN"),
         ({"a": [0, 1], "b": np.zeros((2, 2))}, [0, 2], r"^labels: "),
         ({"a": [0], "b": [0]}, [0], r"^labels: must be at least two"),
+        ({"a": np.eye(2), "b": np.eye(2)}, ["x", "y"], r"^predictions\['a'\]: must name their cl"),
         ({"a": [0, 1], "b": ["0", "1"]}, [0, 1], r"^predictions\['b'\]: must be classes as in"),
         ({"a": [0, 1], "b": [0.1, 0.9]}, [0, 1], r"^predictions\['b'\]: must be classes as in"),
         ({"a": [0, 1], "b": [[0.1], [0.9]]}, [0, 1], r"^predictions\['b'\]: .*above 0.5"),

@@ -102,6 +102,7 @@ PRIOR = sigua.TransitionMatrix.symmetric(0.2, 3)
     [
         (([], [], 3), {}, "labels: must have at least one checked label, got none;"),
         (([0, 1], [0], 3), {}, "true_labels: must have an entry for each of labels"),
+        (([-1, 1], [0, 1], 3), {}, r"labels: must lie in \[0, 3\), got labels\[0\] = -1"),
         (([0, 3], [0, 1], 3), {}, r"labels: must lie in \[0, 3\)"),
         (([0, 1], [0, 1], 1), {}, "num_classes: "),
         (([0, 1], [0, 1], 2), {"prior": PRIOR}, "prior: must have 2 classes, got 3"),

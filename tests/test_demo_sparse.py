@@ -121,3 +121,14 @@ def test_a_sparse_matrix_has_the_noise_floor_of_its_rows():
     for given in ({}, {"prior": rng.random(40)}, {"observed": 1 + rng.random(40)}):
         expected = pytest.approx(sigua.noise_floor(dense, **given), rel=1e-7)
         assert sigua.noise_floor(sparse, **given) == expected
+
+
+def test_sparse_inputs_are_refused_where_arrays_are_needed():
+    for noise in (
+        lambda x: sigua.corrupt_labels_by_instance(x, [0, 1, 0], 0.3, 2),
+        lambda x: sigua.replace_inputs(x, np.eye(3), 0.3),
+    ):
+        with pytest.raises(
+            ValueError, match=r"^x: must be an array, got a sparse .*; try x\.toarr"
+        ):
+            noise(sp.csr_array(np.eye(3)))

@@ -98,6 +98,15 @@ def two_hills(right=70, wrong=30, seed=0):
     return np.concatenate([rng.uniform(0.1, 1.0, right), rng.uniform(-1.0, -0.1, wrong)])
 
 
+def test_a_margin_may_leave_its_range_by_rounding():
+    sure, wrong = np.float32([1.0000001, -1.0000001])
+    assert rank_label_issues(margins=[sure, wrong]).scores.tolist() == [0, 1]
+    with pytest.raises(
+        ValueError, match=r"^margins: must lie in \[-1, 1\], got margins\[0\] = 1.0"
+    ):
+        rank_label_issues(margins=[1.01, 0.5])
+
+
 def test_without_a_rate_the_cut_is_between_the_two_hills():
     margins = two_hills()
     issues = rank_label_issues(margins=margins)

@@ -70,6 +70,14 @@ def test_one_compilation_serves_all_epochs(method, kind, steps, samples):
     assert len(traces) == 1
 
 
+@pytest.mark.parametrize("epoch", [np.int8(100), np.uint8(200), np.int16(299)])
+def test_a_traced_epoch_of_a_narrow_type_is_the_epoch(epoch, samples):
+    """Whose warm-up has more epochs than the type holds."""
+    method = sigua.self_teaching(0.5, warmup=300)
+    step, _ = counted(step_of(method))
+    assert_step(step(*samples, epoch), method, *samples, int(epoch))
+
+
 def test_numbers_as_an_argument_serve_fractions_and_any_schedule(samples):
     """`method.at(t)`, made outside, needs no horizon, and one compilation."""
     method = sigua.sigua_sl(0.71, delta=lambda t: min(t / 20, 0.2), gamma=0.1, warmup=5)

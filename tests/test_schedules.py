@@ -58,8 +58,8 @@ def test_long_division_is_the_floor_of_the_product(n, parts):
     assert sigua.rate_to_count(n, parts) == n * parts // BILLION
 
 
-def test_32_bit_integers_are_exact_up_to_two_million_examples():
-    n = 2_145_000
+@pytest.mark.parametrize("n", [2_145_001, 8 * 1024**2, 2**31 - 1])
+def test_32_bit_integers_are_exact_whatever_they_hold(n):
     parts = [0, 1, 999, 1000, 999_999, 1_000_000, 500_000_001, 999_000_999, BILLION - 1, BILLION]
     counts = sigua.rate_to_count(np.int32(n), np.array(parts, dtype=np.int32))
     assert counts.dtype == np.int32

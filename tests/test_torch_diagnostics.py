@@ -131,11 +131,27 @@ def test_updates_wait_for_nothing():
 BYTES = torch.uint8
 
 
+def test_who_takes_no_part_is_not_dropped():
+    """Six of eight take part: four are good, and one of them is predicted rightly, by hand."""
+    good = torch.tensor([1, 1, 1, 1, 0, 0, 0, 0]).bool()
+    part = torch.tensor([1, 1, 1, 1, 1, 1, 0, 0]).bool()
+    meter = SelectionMeter()
+    meter.update(Split(good, ~good & part), where=part)
+    assert meter.report().dropped == pytest.approx(1 / 3)
+    target = torch.tensor([0, 1, 1, 1, 1, -100, 0, 0])
+    logits = torch.eye(2)[torch.zeros(8).long()]
+    meter.update(Split(good, ~good & part), logits=logits, target=target, where=part)
+    found = meter.report()
+    assert found.dropped == pytest.approx(1 / 5)
+    assert found.accuracy == pytest.approx(1 / 5)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"split": None}, r"^split: must be a sigua.Split, got NoneType; try criterion.split"),
         ({"intact": torch.ones(4)}, r"^intact: must .* got \(4,\) of torch.float32; try clean"),
+        ({"where": torch.ones(5) > 0}, r"^where: must be .* got \(5,\) of torch.bool"),
         ({"target": torch.zeros(4, 1).long()}, r"^target: must .* got \(4, 1\) of torch.int64"),
         ({"target": [0, 1, 2, 3]}, "^target: must be a torch tensor, .* got list; try"),
         ({"target": None}, r"^target: must be given with logits, got None;"),

@@ -29,6 +29,7 @@ CE, BCE = nn.CrossEntropyLoss, nn.BCEWithLogitsLoss
         (SL, (nn.MSELoss,), {}, ["loss: ", "got the class MSELoss", "try MSELoss()"]),
         (SL, (sigua.losses.focal,), {}, ["NumPy's focal", "sigua_torch.losses.focal"]),
         (SL, (CE(torch.ones(10, requires_grad=True)),), {}, ["weight: ", "without gradient"]),
+        (SL, (nn.NLLLoss(torch.ones(10)),), {}, ["weight: must be nn.CrossEntropyLoss's own"]),
         (BC, (BCE(),), {}, ["loss: must be of a softmax for a method with T", "two_way(logits)"]),
         (AG, (BCE(),), {}, ["a method with margins", "two_way(logits)"]),
         (SL, (), {"steps_per_epoch": 0}, ["steps_per_epoch", "at least 1", "got 0;"]),

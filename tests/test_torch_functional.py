@@ -108,6 +108,21 @@ def test_half_precision_is_judged_in_float32(names):
     np.testing.assert_array_equal(found.good, want.good)
 
 
+def test_who_has_no_label_takes_no_part(names):
+    """A label of -100, whether it is left out by hand or not, and whatever its logits are."""
+    logits, labels = batch()
+    left = torch.arange(N) % 4 > 0
+    logits, marked = logits.detach(), labels.masked_fill(~left, -100)
+    method = sigua.sigua_ag(warmup=0)
+    losses = corrected_losses(logits, marked, method)
+    want = select(losses[left], 0, method, logits=logits[left], labels=labels[left])
+    for where in (None, left):
+        found = select(losses, 0, method, logits=logits, labels=marked, where=where)
+        assert torch.equal(found.good[left], want.good)
+        assert found.silent.tolist() == (~left).tolist()
+
+
+CLASSES = sigua.sigua_bc(sigua.TransitionMatrix([[0.9, 0.1], [0.6, 0.4]]), over="classes")
 GIVEN = {"logits": torch.zeros(4, 3), "labels": torch.zeros(4).long()}
 
 
@@ -124,6 +139,26 @@ GIVEN = {"logits": torch.zeros(4, 3), "labels": torch.zeros(4).long()}
             GIVEN | {"confidence": torch.ones(2, 3)},
             r"^confidence: .*\(7, 3",
         ),
+        (
+            sigua.sigua_ag(),
+            GIVEN | {"labels": -torch.ones(4).long()},
+            "^target: must be class .* -1 at",
+        ),
+        (sigua.sigua_ag(), GIVEN | {"labels": torch.zeros(4, 1).long()}, "^target: must be class "),
+        (
+            sigua.sigua_ag(),
+            GIVEN | {"logits": torch.zeros(3, 3)},
+            r"^logits: must have the losses'",
+        ),
+        (sigua.sigua_ag(), GIVEN | {"groups": "class"}, "^groups: must be left out, for Agreement"),
+        (CLASSES, {"logits": torch.zeros(4, 3)}, "^T: must have a row per class, got 2 rows"),
+        (
+            SL,
+            {"groups": "class", "labels": torch.zeros(4, 2)},
+            "^groups: must be .* of torch.int64",
+        ),
+        (SL, {"groups": torch.zeros(6).long()}, r"^groups: must be .* \(4,\) .* got \(6,\)"),
+        (SL, {"groups": [0, 0, 1, 1]}, "^groups: must be a torch tensor, .* got list"),
         (SL, {"where": torch.ones(3)}, "^where: must be .* of torch.bool, got"),
         (SL, {"trusted": torch.ones(4) > 0}, "^trusted: must come with sigua.Known"),
         (KNOWN, {}, "^trusted: must be given"),

@@ -256,11 +256,31 @@ def test_an_own_index_to_ignore_is_never_shown_to_a_loss():
 @small
 def test_nobody_takes_part(method):
     """An empty mini-batch, or one with every label ignored, has loss 0 and gradient 0."""
-    for n, labels in ((0, torch.zeros(0, dtype=torch.long)), (4, torch.full((4,), -100))):
+    for shape in ((0, 10), (0, 10, 3), (2, 10, 0), (4, 10)):
+        labels = torch.full((shape[0], *shape[2:]), -100)
         for options in ({}, {"num_items_in_batch": 0}, {"num_items_in_batch": torch.tensor(0)}):
-            value, gradient = run(SIGUALoss(method), torch.randn(n, 10), labels, **options)
+            value, gradient = run(SIGUALoss(method), torch.randn(shape), labels, **options)
             assert value.item() == 0
             assert (gradient == 0).all()
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.MSELoss(reduction="mean")], ids=repr)
+def test_nan_of_who_takes_no_part_reaches_nobody(loss):
+    """Neither by the loss nor by the gradient, as of padding; but a mask of a shape of its own."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 4, generator=generator)
+    each = isinstance(loss, nn.MSELoss)  # a loss for each entry
+    target = torch.rand(6, 4, generator=generator) if each else torch.arange(6) % 4
+    where = torch.rand(target.shape, generator=generator) < 0.5
+    criterion = SIGUALoss(sigua.standard(), loss)
+    want = run(criterion, logits[where], target[where])
+    spoilt = logits.masked_fill(~where if each else ~where[:, None], float("nan"))
+    value, gradient = run(criterion, spoilt, target, where=where)
+    torch.testing.assert_close((value, gradient[where]), want)
+    assert not gradient[~where].any()
+    for mode in (criterion, criterion.eval()):
+        with pytest.raises(ValueError, match=r"^where: must be a torch tensor, \(6"):
+            mode(logits, target, where=where.T.contiguous() if each else where[:, None])
 
 
 @pytest.mark.parametrize("kind", ["sl", "official", "batch", "classes", "floor"])

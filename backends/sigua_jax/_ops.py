@@ -60,14 +60,18 @@ def at(x: Array, y: Array) -> Array:
 
 
 def without(x: Array, y: Array) -> Array:
-    return where(y[:, None] == jnp.arange(x.shape[1]), -jnp.inf, x)
+    return where(y[:, None] == jnp.arange(x.shape[1])[None], -jnp.inf, x)
 
 
 def take(x: Array, index: Array) -> Array:
     return _whole(x).at[index].get(**_sharded_as(index))
 
 
-per_class, rows = cast, take
+rows = take
+
+
+def per_class(c: Array, x: Array) -> Array:
+    return c.astype(x.dtype)[None]
 
 
 def columns(x: Array, indices: Array) -> Array:

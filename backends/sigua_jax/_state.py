@@ -36,6 +36,7 @@ def numbers(method: Method, epoch: Any, steps_per_epoch: Any) -> tuple[tuple[Any
         raise ValueError(f"epoch: must be one number, got shape {epoch.shape}; try jax.vmap")
     if isinstance(epoch, Tracer):
         table = _table(method, epoch.dtype, steps)
+        epoch = epoch.astype(jnp.int32) if epoch.dtype.itemsize < 4 else epoch  # or `clip` wraps
         now = jnp.clip(epoch, 0, len(table[0]) - 1)
         sound = jnp.where(epoch < 0, jnp.nan, 1.0)
         return tuple(jnp.asarray(column)[now] for column in table), sound

@@ -167,7 +167,8 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         """Choose a method, unless one was asked for, and return the training with it on all."""
         random = check_random_state(self.random_state)
         chooses = held_out(part, self.validation_fraction, len(self.classes_), random)
-        tried = sigua.candidates(self._warmup()) if asked is None and chooses.any() else ()
+        candidates = sigua.candidates(self._warmup(), len(self.classes_))
+        tried = candidates if asked is None and chooses.any() else ()
         with Bar(self.verbose, self.epochs * (len(tried) + 1)) as bar:
             settings = self._settings(part, int(random.randint(2**31 - 1)), bar)
             runs = {

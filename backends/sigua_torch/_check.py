@@ -58,6 +58,16 @@ def loss(value: Any, needs: str) -> None:
     refuse("loss", "be a criterion, or a function of (input, target) tensors", got, advice)
 
 
+def no_weight(loss: Any) -> None:
+    """Refuse class weights that scale the denominator of a loss which is not cross-entropy."""
+    divided = isinstance(loss, (nn.NLLLoss, nn.CrossEntropyLoss))
+    if divided and loss.weight is not None:
+        kind = type(loss).__name__
+        rule = "be nn.CrossEntropyLoss's own, which know what they weigh"
+        advice = "nn.CrossEntropyLoss(weight=...), or a function that weighs each loss"
+        refuse("weight", rule, f"those of {kind}", advice)
+
+
 def groups(value: Any, sync: Any) -> None:
     """Refuse groups that there are not, and images that are pooled."""
     if value is not None and not callable(value):
@@ -177,11 +187,13 @@ def sigmoid(target: Tensor, valid: Tensor | None) -> None:
 
 def probabilities(target: Tensor, valid: Tensor | None) -> None:
     """Refuse class probabilities, (N, k, ...), that are none; reads the target."""
-    sums = target.sum(1)
-    wrong = ~((sums - 1).abs() <= checks.SUM_TOLERANCE) | (target < 0).any(1)
-    wrong = wrong if valid is None else wrong & valid
+    sums, negative = target.sum(1), target < 0
+    wrong = ~((sums - 1).abs() <= checks.SUM_TOLERANCE)
+    if valid is not None:
+        wrong, negative = wrong & valid, negative & valid.unsqueeze(1)
     advice = "class indices, or nn.BCEWithLogitsLoss() with a logit per label"
-    first("target", "be class probabilities that sum to 1, from 0 up", wrong, sums, advice)
+    first("target", "be class probabilities, from 0 up", negative, target, advice)
+    first("target", "be class probabilities that sum to 1", wrong, sums, advice)
 
 
 def first(name: str, rule: str, wrong: Tensor, values: Tensor, advice: str) -> None:

@@ -72,6 +72,8 @@ def of_classes(
         x, y, where = x[None], y[None], None if where is None else where[None]
     x = exact(x)
     viewable = _ops.is_viewable(x)
+    if where is not None:  # a NaN of who takes no part would be in the gradient of all
+        x = x.masked_fill(~where.unsqueeze(1), 0.0)
     if y.is_floating_point():
         if viewable:
             _check.probabilities(y, where)
@@ -118,10 +120,16 @@ def of_any(
         valid = None if viewable and valid.all() else valid
     if sigmoid and (viewable or not target.is_floating_point()):
         _check.sigmoid(target, valid)
-    if valid is not None and valid.shape == target.shape[: valid.ndim]:
-        entries = valid.reshape(*valid.shape, *[1] * (target.ndim - valid.ndim))
-        target = target.masked_fill(~entries, 0)
+    target = target if valid is None else _without(target, valid)
+    input = input if where is None else _without(input, where)
     return Examples(input, target, valid, None, viewable)
+
+
+def _without(x: Tensor, valid: Tensor) -> Tensor:
+    """Return x with 0 for who takes no part, if its first dimensions are those of the mask."""
+    if valid.shape != x.shape[: valid.ndim]:
+        return x
+    return x.masked_fill(~valid.reshape(*valid.shape, *[1] * (x.ndim - valid.ndim)), 0)
 
 
 def groups_of(groups: Any, y: Tensor, input: Any, target: Any, shape: torch.Size) -> Tensor:

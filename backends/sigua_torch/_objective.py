@@ -67,7 +67,10 @@ class Objective:
         given = self._examples(wrapped, options, input, target, where)
         options = options.cast(given.logits.dtype)
         losses = options.loss.at_label(_ops, given.logits, given.y)
-        losses = losses if given.shape is None else losses.reshape(given.shape)
+        if given.shape is not None:
+            losses = losses.reshape(given.shape)
+        elif where is not None:
+            _check.mask("where", where, losses.shape, losses.device)
         valid = column(given.valid)
         if items is not None:
             items = _check.items(items, _taking_part(losses, valid) if given.viewable else None)
@@ -99,8 +102,8 @@ class Objective:
             rule = f"return a loss per example, {tuple(shape)}"
             advice = "a loss between classes, or standard() and small losses for a regression"
             _check.refuse("loss", rule, tuple(losses.shape), advice)
-        if valid is not None and valid.numel() != shape.numel():
-            _check.mask("where", valid, shape, x.device)
+        if where is not None and given.shape is None:
+            _check.mask("where", where, shape, x.device)
         if trusted is not None or self.marks:
             _check.trusted(method, trusted, shape, x.device)
         ranked = losses.detach()

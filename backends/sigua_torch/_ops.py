@@ -99,7 +99,7 @@ def columns(x: Tensor, indices: Tensor) -> Tensor:
 def rows(table: Tensor, y: Tensor) -> Tensor:
     # index_select copies whole rows, where table[y] goes entry by entry.
     found = table.index_select(0, y.reshape(-1))
-    return found if y.ndim == 1 else found.reshape(*y.shape, -1).movedim(-1, 1)
+    return found if y.ndim == 1 else found.reshape(*y.shape, table.shape[1]).movedim(-1, 1)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:

@@ -79,6 +79,7 @@ class Wrapped:
 
     def _read_own(self) -> Options:
         reduction = self.loss.reduction if self.is_module else "mean"
+        _check.no_weight(self.loss)
         if reduction not in _check.REDUCTIONS:
             checks.choice("reduction", reduction, _check.REDUCTIONS)
         if self.is_module and not torch.compiler.is_compiling():

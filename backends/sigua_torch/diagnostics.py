@@ -50,6 +50,7 @@ class SelectionMeter:
         intact: Tensor | None = None,
         logits: Tensor | None = None,
         target: Tensor | None = None,
+        where: Tensor | None = None,
         ignore_index: int = -100,
     ) -> None:
         """Count a mini-batch. Nothing waits for the device.
@@ -60,7 +61,9 @@ class SelectionMeter:
             logits: (N, k) or (N, k, d1, ...), for accuracies; with `target`. For a sigmoid, with
                 the split's shape, or k = 1: a logit above 0 then predicts class 1.
             target: class indices, with the split's shape.
-            ignore_index: the class index that is not counted.
+            where: bool, with the split's shape: who took part, as told to the criterion; the others
+                are not counted.
+            ignore_index: the class index that is not counted, if the target is given.
 
         Raises:
             ValueError: shapes or dtypes that do not fit, other arguments or another number of
@@ -74,7 +77,10 @@ class SelectionMeter:
             _check.fits("intact", intact, good.shape, (torch.bool,), "clean == y")
         if target is not None:
             _check.fits("target", target, good.shape, INTEGERS, "class indices, y.long()")
-        part = torch.ones_like(good) if target is None else target != ignore_index
+        if where is not None:
+            _check.fits("where", where, good.shape, (torch.bool,), "the criterion's own where")
+        part = torch.ones_like(good) if where is None else where
+        part = part if target is None else part & (target != ignore_index)
         if logits is not None:
             if target is None:
                 _check.refuse("target", "be given with logits", None, "target=labels")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sigua import Method, Split, checks, step
 from sigua.conditions import reads
 from sigua.confidence import zeros as remembered
-from sigua.requirements import require_classes, require_method
+from sigua.requirements import require_classes, require_method, require_whole
 from sigua_torch import _check, _ops
 from sigua_torch._examples import of_classes
 from sigua_torch._objective import margins_of
@@ -18,6 +18,7 @@ from sigua_torch._ops import as_tensor, as_view, column, exact
 from sigua_torch._wrapped import Criterion, Wrapped
 
 FLOATS = torch.float32, torch.float64
+INTEGERS = torch.int64, torch.int32
 
 
 def two_way(input: Tensor) -> Tensor:
@@ -95,7 +96,8 @@ def select(
         epoch: t, from 0.
         method: whose condition decides.
         logits: (N, k, d1, ...), where the rule reads margins or class sums.
-        labels: class indices or probabilities, where the rule reads margins.
+        labels: class indices or probabilities, where the rule reads margins; -100, as elsewhere in
+            PyTorch, takes no part.
         where: bool, like the losses: who takes part.
         trusted: bool, like the losses, or a `sigua.Split` of two, for `sigua.Known`.
         confidence: what the rule remembers (`sigua.confidence`); None for nothing yet.
@@ -118,24 +120,27 @@ def select(
     if where is not None:
         _check.mask("where", where, losses.shape, losses.device)
     _check.trusted(method, trusted, losses.shape, losses.device)
-    x = None if logits is None else exact(logits.detach())
-    if isinstance(groups, str):
-        checks.choice("groups", groups, ("class",))
-        groups = _given("labels", labels)
+    x, y = None, labels
+    if logits is not None:
+        x, y, where = _fitting(logits, labels, where, losses.shape)
+        require_classes(method, x.shape[1])
+    if groups is not None:
+        require_whole(method, "groups")
+        groups = _groups(groups, labels, losses.shape)
 
     def see(value: Any) -> Any:
         return as_view(value) if viewable else value
 
     by_class, margins = reads(method.condition, "confidence"), None
     if by_class or reads(method.condition, "margins"):
-        x, state = _given("logits", x), None
+        x, y, state = _given("logits", x), _given("labels", y), None
         if by_class:
             zeros = torch.from_numpy(remembered(x.shape[1], reads(method.condition, "counts")))
             confidence = zeros.to(x.device) if confidence is None else confidence
             advice = f"sigua.confidence.zeros({x.shape[1]}) and what becomes of it, as a tensor"
             _check.fits("confidence", confidence, zeros.shape, FLOATS, advice)
             state = see(confidence)
-        margins = margins_of(x, _given("labels", labels), state, viewable)
+        margins = margins_of(x, y, state, viewable)
 
     def sums() -> Any:
         T: Any = method.T
@@ -155,6 +160,31 @@ def select(
         groups=see(column(groups)),
     )
     return step.Selection(*(as_tensor(part).reshape(losses.shape) for part in chosen))
+
+
+def _fitting(
+    logits: Tensor, labels: Tensor | None, where: Tensor | None, shape: torch.Size
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return logits, (N, k, ...), labels if given, and who takes part, that fit the losses."""
+    _check.tensor("logits", logits)
+    dim = min(logits.ndim - 1, 1)
+    if dim < 0 or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
+        rule = f"have the losses' shape, {tuple(shape)}, and a dimension for the classes"
+        _check.refuse("logits", rule, tuple(logits.shape), "those that the losses are of")
+    if labels is None:
+        return exact(logits.detach() if logits.ndim > 1 else logits.detach()[None]), None, where
+    found = of_classes(logits.detach(), labels, where, -100)
+    return found.logits, found.y, found.valid
+
+
+def _groups(groups: Any, labels: Tensor | None, shape: torch.Size) -> Tensor:
+    """Return who is judged together, integers of the losses' shape."""
+    if isinstance(groups, str):
+        checks.choice("groups", groups, ("class",))
+        groups = _given("labels", labels)
+    found: Tensor = groups
+    _check.fits("groups", found, shape, INTEGERS, "an integer for each loss, or 'class'")
+    return found
 
 
 def _given(name: str, value: Tensor | None) -> Tensor:

@@ -1,6 +1,6 @@
 """Attempts to beat agreement with nothing known.
 
-Averaged margins, a counted T, two networks, and a warm-up that the run chooses.
+Averaged margins, a counted T, two networks, a warm-up that the run chooses, a rule that softens.
 """
 
 import numpy as np
@@ -15,6 +15,7 @@ KEEP = 0.7  # of an example's averaged prediction, from epoch to epoch
 WARM = 10  # epochs after which T is counted
 SETTLED = 0.02  # the early phase ends when agreement rises by less than that in an epoch
 RAMP = 5  # times the early phase is the warm-up
+END = 20  # the epoch up to which agreement softens
 
 
 class AveragedAgreement(nn.Module):
@@ -136,4 +137,28 @@ class OwnWarmup(nn.Module):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         self.agreed += int((logits.detach().argmax(1) == labels).sum())
         self.seen += len(labels)
+        return self.criterion(logits, labels)
+
+
+class Softening(nn.Module):
+    """Agreement until it is warm; then its power rises to 1, so that hard examples come back.
+
+    A method is a value: each epoch has a criterion of its own, which goes on from the last one's
+    state.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: float) -> None:
+        """Change the power; a power of 0 would not count."""
+        before = self.criterion.state_dict() if epoch else None
+        power = float(np.clip((epoch - WARM) / (END - WARM), 1e-9, 1))
+        self.criterion = SIGUALoss(sigua.sigua_ag(WARM, power=power))
+        if before is not None:
+            self.criterion.load_state_dict(before)
+        self.criterion.set_epoch(epoch)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         return self.criterion(logits, labels)

@@ -106,7 +106,7 @@ def estimate_table(rows: list[Row]) -> str:
 
 def batch_table(rows: list[Row]) -> str:
     own = of(rows, data="mnist", noise="sym-50", net="mlp", epochs=20, told="truth")
-    names = ["standard", "ELR", "agreement", "forward"]
+    names = ["standard", "ELR", "agreement", "counted agreement", "forward"]
     names += [f + v for f in FLOORS for v in ("", ", averaged")]
     body = [
         [str(size), *(cell(of(own, method=name, batch=size)) for name in names)]
@@ -125,8 +125,8 @@ def variant_table(rows: list[Row]) -> str:
     return side_by_side(of(rows, data="mnist"), names)
 
 
-def side_by_side(rows: list[Row], names: list[str]) -> str:
-    own = of(rows, net="mlp", epochs=20, batch=128, told="truth")
+def side_by_side(rows: list[Row], names: list[str], net: str = "mlp") -> str:
+    own = of(rows, net=net, epochs=20, batch=128, told="truth")
     body = [
         [f"{data}, {noise}", *best_bold([cell(of(here, method=name)) for name in names])]
         for data in ("mnist", "fashion")
@@ -137,12 +137,16 @@ def side_by_side(rows: list[Row], names: list[str]) -> str:
 
 
 def agreement_table(rows: list[Row]) -> str:
-    """Return agreement beside its variants, by the seeds that all of them have."""
+    """Return agreement beside its variants, by the seeds that all of them have; both networks."""
     names = ["agreement", *(f"agreement, {variant}" for variant in AGREEMENTS)]
-    own = [row for row in rows if row["method"] in names]
-    names = [name for name in names if of(own, method=name)]
-    seeds = [{row["seed"] for row in of(own, method=name)} for name in names]
-    return side_by_side([row for row in own if all(row["seed"] in some for some in seeds)], names)
+    tables = []
+    for net, beside in (("mlp", []), ("cnn", ["standard", "counted agreement"])):
+        own = [row for row in of(rows, net=net) if row["method"] in [*beside, *names]]
+        found = [name for name in [*beside, *names] if of(own, method=name)]
+        seeds = [{row["seed"] for row in of(own, method=name)} for name in found]
+        shared = [row for row in own if all(row["seed"] in some for some in seeds)]
+        tables.append(f"{net}\n\n{side_by_side(shared, found, net)}")
+    return "\n\n".join(tables)
 
 
 def rate_table(rows: list[Row]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from beyond import AveragedAgreement, OwnWarmup, ThenForward, TwoNetworks
+from beyond import AveragedAgreement, OwnWarmup, Softening, ThenForward, TwoNetworks
 from elr import EarlyLearning
 from torch import Tensor, nn
 from train import CLASSES, Settings
@@ -30,7 +30,7 @@ NEEDS_T = ["BC", "SIGUA_BC label", "SIGUA_BC batch", "forward", "floor on forwar
 WARMUP = 10  # epochs in which a floor with a warm-up rises from 0, as rho does in the paper
 AGREEMENTS = ["without c", "warmup 5", "warmup 15", "threshold -0.15", "power 0.5"]
 AGREEMENTS += ["gamma 0.001", "over GCE"]
-AGREEMENTS += ["averaged", "then forward", "own warmup", "two networks"]
+AGREEMENTS += ["averaged", "then forward", "own warmup", "two networks", "softening"]
 VARIANTS = ["warm-up", "gamma 0.1", "gamma 0"]
 CANDIDATES = ["standard", "agreement", "counted agreement"]  # sigua.candidates()
 KNOW_NOTHING = ["standard", "GCE", "ELR", "agreement", "counted agreement"]
@@ -142,6 +142,7 @@ def agreement(variant: str, examples: int) -> nn.Module:
         "then forward": lambda: ThenForward(CLASSES),
         "own warmup": OwnWarmup,
         "two networks": TwoNetworks,
+        "softening": Softening,
         "": lambda: SIGUALoss(sigua.sigua_ag()),
     }.get(variant, lambda: SIGUALoss(sigua.sigua_ag(**{name: float(value)})))()
 
@@ -228,7 +229,9 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
 
     def agreements() -> Iterator[Run]:
         methods = [f"agreement, {variant}" for variant in AGREEMENTS]
-        return over("agreements", ["mnist", "fashion"], NOISES, methods, ["truth"], [plain])
+        yield from over("agreements", ["mnist", "fashion"], NOISES, methods, ["truth"], [plain])
+        methods, settings = ["agreement, softening"], [Settings("cnn")]
+        yield from over("agreements", ["mnist", "fashion"], NOISES, methods, ["truth"], settings)
 
     def variants() -> Iterator[Run]:
         methods = [f"{method}, {variant}" for method in both for variant in VARIANTS]
