@@ -42,8 +42,7 @@ def sigua_loss(
     which scale losses and never decide. A loss of +inf contributes nothing, unless all are
     infinite; NaN reaches you. Labels, epochs and confidences that are wrong are refused, or, if
     they are traced and cannot be read, make value and gradient NaN. Under `jit`, sharded arrays are
-    one mini-batch; under `vmap` and `shard_map` each part is one. Counts are exact up to
-    n = 2,145,000, and beyond in 64 bits.
+    one mini-batch; under `vmap` and `shard_map` each part is one.
 
     Args:
         logits: float, (n, k); half precision is ranked in float32. See `two_way` for a sigmoid.
