@@ -84,3 +84,23 @@ def test_an_import_is_found_wherever_it_stands(tmp_path):
     code = "import os, torch.nn\ndef f():\n    from keras.ops import add\n"
     (tmp_path / "below" / "a.py").write_text(code)
     assert named(tmp_path) == {"os", "torch", "keras"}
+
+
+@pytest.mark.parametrize(
+    ("adapter", "missing", "said", "extra"),
+    [
+        ("sigua_torch", "torch", "PyTorch", "torch"),
+        ("sigua_keras", "keras", "Keras 3", "keras"),
+        ("sigua_jax", "jax", "JAX", "jax"),
+        ("sigua_sklearn", "torch", "PyTorch", "sklearn"),
+        ("sigua_sklearn", "sklearn", "scikit-learn", "sklearn"),
+    ],
+)
+def test_without_its_framework_an_adapter_says_what_to_install(adapter, missing, said, extra):
+    """Whether it is there or not, and PyTorch is."""
+    code = "import sys, types; sys.modules['torch'] = types.ModuleType('torch')"
+    code += f"; sys.modules[{missing!r}] = None; import {adapter}"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    sentence = f"ModuleNotFoundError: {adapter} needs {said}, which is not installed: pip install "
+    assert f"{sentence}'sigua[{extra}]'" in done.stderr

@@ -15,7 +15,8 @@ import sigua
 from sigua import reference
 from sigua_jax import corrected_losses, init_confidence, select, sigua_loss, update_confidence
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "trainers" / "flax_fit.py"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLE = EXAMPLES / "trainers" / "flax_fit.py"
 N, K = 64, 10
 
 
@@ -45,6 +46,12 @@ def test_the_example_forgets_what_plain_training_memorises(accuracies, monkeypat
     assert list(found) == ["plain", "SIGUA"]
     assert float(found["SIGUA"]) > 90
     assert float(found["SIGUA"]) > float(found["plain"]) + 20
+
+
+def test_the_example_without_flax_beats_what_memorising_gives(accuracies):
+    """Half of the labels are wrong."""
+    found = accuracies(EXAMPLES / "jax_fit.py")
+    assert float(found["SIGUA"]) > 85 > 75 > float(found["plain"])
 
 
 def test_a_mini_batch_with_nan_is_left_out_and_training_goes_on(example):
