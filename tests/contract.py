@@ -29,6 +29,8 @@ BLOCKS = TransitionMatrix.from_dict(
         "indptr": list(range(0, 2 * K + 1, 2)),
     }
 )
+# In its inverse 0 has the signs (+, -, -), and a column with a negative sum.
+MIXED = TransitionMatrix([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.6, 0.2, 0.2]])
 CORRECTED = [
     sigua.backward_correction,
     sigua.nn_backward_correction,
@@ -344,28 +346,65 @@ class Contract:
         want = (np.log(4 / 3) - 0.5 * (np.log(2) + np.log(5))) / 3
         assert step.objective == pytest.approx(want, rel=32 * self.eps)
 
-    @pytest.mark.parametrize("where", [[1], [2], [1, 2], [0], [0, 2]], ids=str)
+    @pytest.mark.filterwarnings("ignore:over='classes'")
     @pytest.mark.parametrize(
-        "T",
+        ("T", "over"),
         [
-            TransitionMatrix.symmetric(0.3, 3),
-            TransitionMatrix.pair(0.3, 3),
-            TransitionMatrix([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.1, 0.2, 0.7]]),
+            (TransitionMatrix.symmetric(0.3, 3), "label"),
+            (TransitionMatrix.pair(0.3, 3), "label"),
+            *((MIXED, over) for over in ("label", "classes", "batch")),
         ],
-        ids=["symmetric", "pair", "dense"],
+        ids=["symmetric", "pair", "dense", "classes", "batch"],
     )
-    def test_an_infinite_corrected_loss_says_nothing(self, T, where):
-        """Neither good nor bad, no gradient; the others are as they are, over four."""
-        logits = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
-        logits[0, where], labels = -INF, np.array([0, 1, 2, 0])
-        method = sigua.sigua_bc(T)
-        spec = reference.step(method, logits, labels)
-        assert not spec.split.good[0]
-        assert not spec.split.bad[0]
+    def test_an_infinite_corrected_loss_says_nothing(self, T, over):
+        """Neither good nor bad, no gradient; the others are as they are alone, over eight.
+
+        For the classes 1 and 2 the sum is -inf, for 0 +inf, and for both signs it is NaN.
+        """
+        logits = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+        labels = np.array([0, 0, 0, 0, 0, 1, 2, 0])
+        for i, infinite in enumerate(([1], [2], [1, 2], [0], [0, 2])):
+            logits[i, infinite] = -INF
+        method = sigua.sigua_bc(T, gamma=0.5, over=over)
+        alone = reference.step(method, logits[5:], labels[5:])
         step = self.run(method, logits, labels)
-        want = Step(spec.objective, spec.gradient, spec.split.good, spec.split.bad)
-        self.assert_step(step, want, method, 4, np.abs(spec.losses[1:]).max())
-        assert step.gradient is None or (step.gradient[0] == 0).all()
+        good, bad = ([False] * 5 + mask.tolist() for mask in alone.split)
+        want = Step(alone.objective * 3 / 8, None, np.array(good), np.array(bad))
+        self.assert_step(step, want, method, 8, np.abs(alone.losses).max())
+        slopes = np.concatenate([np.zeros((5, 3)), alone.gradient * 3 / 8])
+        self.assert_gradient(step, slopes, self.eps * np.abs(T.inverse).max())
+        assert step.gradient is None or (step.gradient[:5] == 0).all()
+
+    def test_a_coefficient_of_0_drops_an_infinite_loss(self):
+        """T^-1 of blocks: 1.5 ln 2 - .5 ln 2 for p = (1/2, 1/2, 0, 0), among losses of ln 4."""
+        T = [[0.8, 0.2, 0, 0], [0.4, 0.6, 0, 0], [0, 0, 0.7, 0.3], [0, 0, 0.3, 0.7]]
+        logits = np.zeros((4, 4))
+        logits[0, 2:] = -INF
+        method = sigua.backward_correction(TransitionMatrix(T))
+        step = self.run(method, logits, np.zeros(4, dtype=int))
+        assert step.objective == pytest.approx((np.log(2) + 3 * np.log(4)) / 4, rel=8 * self.eps)
+        slopes = [[-1, 1, 0, 0], *[[-1.25, 0.75, 0.25, 0.25]] * 3]
+        self.assert_gradient(step, np.array(slopes) / 4, self.eps)
+        assert step.good.all()
+
+    @pytest.mark.parametrize(
+        ("T", "masked"),
+        [(TransitionMatrix.pair(0.3, 3), m) for m in (False, True)]
+        + [(TransitionMatrix(np.eye(3)), False)],
+        ids=["label", "class", "no noise"],
+    )
+    def test_forward_correction_is_exact_where_p_underflows(self, T, masked):
+        """Logits (a, 0, 0) at label 2, to which 0 does not lead: a + log(1 + 2 e^-a), and climbs.
+
+        Or the label's class is impossible: of (0, 0, -a) T'p is .3 p_1, that is .3 / 2.
+        """
+        logits, large = np.zeros((3, 3)), np.array([10.0, 100.0, 800.0])
+        logits[:, 2 if masked else 0] = [-1e4, -1e9, -INF] if masked else large
+        losses = -np.log([0.15] * 3) if masked else large + np.log1p(2 * np.exp(-large))
+        step = self.run(sigua.forward_correction(T), logits, np.full(3, 2))
+        assert step.objective == pytest.approx(losses.mean(), rel=8 * self.eps)
+        slopes = [0.5, -0.5, 0] if masked else [1, *-T.rows[1:, 2]]
+        self.assert_gradient(step, np.array([slopes] * 3) / 3, 1e-4)
 
     @pytest.mark.filterwarnings("ignore:a mini-batch of", "ignore:epoch:UserWarning")
     @pytest.mark.parametrize("method", METHODS[:10], ids=name)

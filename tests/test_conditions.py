@@ -209,10 +209,15 @@ def test_non_negative_classes_by_hand():
     assert label.split.good.tolist()[0]
 
 
-def test_of_known_s_two_masks_good_wins_and_it_needs_some():
-    both = sigua.Split(np.array([True, False]), np.array([True, True]))
-    method = sigua.custom(sigua.Known(), gamma=0.5)
-    assert measure(method, [1.0, 3.0], trusted=both)[:2] == ([True, False], [False, True])
+def test_known_takes_a_split_of_two_masks_where_good_wins_or_asks_for_marks():
+    """Who is neither is left out; groups, which Known has no use for, change nothing."""
+    good, bad = np.array([True, False, False, False]), np.array([True, True, True, False])
+    both, method = sigua.Split(good, bad), sigua.custom(sigua.Known(), gamma=0.5)
+    for groups in (None, [0, 1, 0, 1]):
+        found = measure(method, [1.0, 2.0, INF, 3.0], trusted=both, groups=groups)
+        assert found == (good.tolist(), [False, True, False, False], (1 - 0.5 * 2) / 4)
+    step = sigua.reference.step(method, np.zeros((4, 2)), [0] * 4, trusted=both)
+    assert step.objective == pytest.approx((np.log(2) - 0.5 * 2 * np.log(2)) / 4, abs=1e-15)
     with pytest.raises(ValueError, match=r"trusted: .*boolean per example.*got None.*mask"):
         sigua.reference.split(method, [1.0])
 

@@ -125,17 +125,6 @@ def test_nothing_takes_part(method, groups):
         assert (gradient == 0).all()
 
 
-@pytest.mark.parametrize("masked", [-1e4, -1e9, -np.inf])
-def test_forward_correction_is_exact_where_classes_are_masked(masked):
-    """Class 3 all but impossible: T'p at label 3 is .3 p_2, with p_2 = 1/4."""
-    logits = np.zeros((1, K), "float32")
-    logits[0, 3] = masked
-    method = sigua.forward_correction(PAIR)
-    value, gradient = differentiated(logits, np.array([3]), 0, method)
-    assert value == pytest.approx(-np.log(0.3 / 4), rel=1e-6)
-    assert jnp.isfinite(gradient).all()
-
-
 @pytest.mark.parametrize("method", METHODS, ids=name)
 def test_nan_reaches_the_user_when_compiled(method, samples):
     """XLA on the CPU may lose a NaN in log and exp of a fused loop."""

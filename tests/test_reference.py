@@ -137,57 +137,6 @@ def test_objective_by_hand():
     assert sigua.objective([], []) == 0.0
 
 
-def test_forward_losses_are_exact_where_probabilities_underflow():
-    """T'p at label 1 is .55 p_1 + .45 p_0 with p_0 = p_1 = e^-800: the loss is 800."""
-    T = sigua.TransitionMatrix.pair(0.45, 3)
-    done = sigua.reference.step(sigua.forward_correction(T), [[0.0, 0.0, 800.0]], [1])
-    assert done.objective == pytest.approx(800.0, rel=1e-15)
-    np.testing.assert_allclose(done.gradient, [[-0.45, -0.55, 1.0]], atol=1e-15)
-
-
-@pytest.mark.parametrize("infinite", [[1], [2], [1, 2], [0], [0, 1]])
-@pytest.mark.parametrize("over", ["label", "classes", "batch"])
-def test_an_infinite_loss_of_another_class_moves_nothing_of_either_sign(over, infinite):
-    """The sum would be -inf for the classes 1 and 2, +inf for 0, and NaN for both signs.
-
-    The other example counts as ever.
-    """
-    T = TransitionMatrix([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.6, 0.2, 0.2]])
-    assert np.sign(T.inverse[0]).tolist() == [1, -1, -1]
-    assert T.inverse_column_sums.min() < 0
-    method = sigua.sigua_bc(T, gamma=0.5, over=over)
-    logits = np.array([[0.3, -0.2, 0.1], [2.0, 0.0, 1.0]])
-    alone = reference.step(method, logits[1:], [0])
-    logits[0, infinite] = -np.inf
-    step = reference.step(method, logits, [0, 0])
-    assert step.losses[0] == np.inf
-    assert [mask.tolist() for mask in step.split] == [[False, m[0]] for m in alone.split]
-    assert step.objective == pytest.approx(alone.objective / 2, rel=1e-13)
-    np.testing.assert_allclose(step.gradient, [[0, 0, 0], alone.gradient[0] / 2], rtol=1e-13)
-
-
-def test_a_coefficient_of_zero_drops_an_infinite_loss():
-    """With T = I it is plain cross-entropy, also where the loss against another class is inf."""
-    logits = np.array([[0.0, -np.inf, 1.0]])
-    method = sigua.backward_correction(TransitionMatrix(np.eye(3)))
-    expected = -np.log(1 / (1 + np.e))
-    assert reference.step(method, logits, [0]).objective == pytest.approx(expected, rel=1e-14)
-
-
-def test_known_takes_a_split_of_two_masks_and_groups_cut_both():
-    """Who is neither is left out; groups, which Known has no use for, change nothing."""
-    method = sigua.custom(sigua.Known(), gamma=0.5)
-    good, bad = np.array([True, False, False, False]), np.array([False, True, True, False])
-    for groups in (None, [0, 1, 0, 1]):
-        split = reference.split(
-            method, [1.0, 2.0, np.inf, 3.0], trusted=sigua.Split(good, bad), groups=groups
-        )
-        assert split.good.tolist() == good.tolist()
-        assert split.bad.tolist() == [False, True, False, False]  # an infinite loss is neither
-    step = reference.step(method, np.zeros((4, 2)), [0] * 4, trusted=sigua.Split(good, bad))
-    assert step.objective == pytest.approx((LN(2) - 0.5 * 2 * LN(2)) / 4, abs=1e-15)
-
-
 SPLIT = sigua.Split(np.array([True, False]), np.array([False, True]))
 KNOWN = sigua.custom(sigua.Known())
 ALL = sigua.standard()
