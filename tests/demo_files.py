@@ -1,11 +1,15 @@
-"""Small data sets in the formats that the examples read, written for the tests."""
+"""Small data sets in the formats that the examples read, and the modules of the paper's."""
 
 import gzip
+import importlib
 import struct
+import sys
+from pathlib import Path
 
 import numpy as np
 
 PARTS = "train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def write_idx(path, array):
@@ -19,3 +23,10 @@ def write_mnist(folder, x, y, x_test, y_test, end=".gz"):
     """Write the four files of MNIST."""
     for name, array in zip(PARTS, (x, y, x_test, y_test), strict=True):
         write_idx(folder / f"{name}-ubyte{end}", array)
+
+
+def of_the_paper(*names):
+    """Import modules of the paper's experiments."""
+    if str(EXAMPLES / "paper") not in sys.path:
+        sys.path.insert(0, str(EXAMPLES / "paper"))
+    return [importlib.import_module(name) for name in names]

@@ -1,22 +1,18 @@
 """The loaders of the paper's data, on tiny files in the real formats, written here."""
 
 import codecs
-import importlib
 import os
 import pickle
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
-from demo_files import write_mnist
+from demo_files import of_the_paper, write_mnist
 from scipy.io import savemat
 from sklearn.utils import Bunch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "paper"))
-data = importlib.import_module("data")
-
+(data,) = of_the_paper("data")
 RNG = np.random.default_rng(0)
 
 

@@ -1,15 +1,10 @@
 """From rows to tables: means, deviations and epochs computed by hand, and the paper's beside."""
 
-import importlib
-import sys
 from dataclasses import asdict
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "paper"))
-experiments = importlib.import_module("experiments")
-report = importlib.import_module("report")
-stores = importlib.import_module("store")
+from demo_files import of_the_paper
 
+experiments, report, stores = of_the_paper("experiments", "report", "store")
 CPU = experiments.Options(preset="cpu")
 
 

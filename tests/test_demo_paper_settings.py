@@ -1,22 +1,20 @@
-"""Every experiment has the settings of the paper's Section 4 and appendix, typed from its text."""
+"""Experiments and networks are those of the paper's Section 4 and appendix, typed from its text."""
 
 import importlib
 import json
-import sys
 from dataclasses import asdict
-from pathlib import Path
+from itertools import pairwise
 
 import pytest
+import torch
+from demo_files import of_the_paper
 
 import sigua
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "paper"))
-experiments = importlib.import_module("experiments")
-settings = importlib.import_module("settings")
-
+experiments, networks, settings = of_the_paper("experiments", "networks", "settings")
 PAPER, CPU = experiments.Options(), experiments.Options(preset="cpu")
 OFFICIAL = experiments.Options(variant="official")
-NOISES = ["sym-20", "sym-50", "pair-45"]
+NOISES = {"sym-20": 0.2, "sym-50": 0.5, "pair-45": 0.45}
 ADAM_LINEAR = settings.Optimizer("adam", 0.001, (0.9, 0.999), decay="linear", decay_at=80)
 
 
@@ -42,20 +40,19 @@ def test_figure_1_is_momentum_sgd_without_decay_shifted_after_150_of_300_epochs(
 @pytest.mark.parametrize("data", ["mnist", "cifar10", "cifar100"])
 def test_set1_is_adam_in_its_default_with_a_linear_decay_from_epoch_80(data):
     found = runs(f"set1-{data}")
-    assert list(found) == [
-        (n, m) for n in NOISES for m in ("standard", "self-teaching", "SIGUA_SL", "agreement")
-    ]
-    for (noise, _), run in found.items():
-        assert (run.noise, run.net, run.epochs, run.batch) == (noise, "cnn9", 200, 128)
-        assert run.optimizer == ADAM_LINEAR
-    for noise, rate in zip(NOISES, (0.2, 0.5, 0.45), strict=True):
+    assert {(run.net, run.epochs, run.batch, run.optimizer) for run in found.values()} == {
+        ("cnn9", 200, 128, ADAM_LINEAR)
+    }
+    made = {(run.noise, key[1]): run.make_method(10) for key, run in found.items()}
+    expected = {}
+    for noise, rate in NOISES.items():
         gamma = 0.001 if (data, noise) == ("mnist", "pair-45") else 0.01
-        assert found[noise, "standard"].make_method(10) == sigua.standard()
-        assert found[noise, "agreement"].make_method(10) == sigua.sigua_ag(warmup=10)
-        teaching = found[noise, "self-teaching"].make_method(10)
-        assert teaching == sigua.self_teaching(rate, warmup=10)
-        ours = found[noise, "SIGUA_SL"].make_method(10)
-        assert ours == sigua.sigua_sl(rate, delta=0.1, gamma=gamma, warmup=10)
+        expected[noise, "standard"] = sigua.standard()
+        expected[noise, "self-teaching"] = sigua.self_teaching(rate, warmup=10)
+        expected[noise, "SIGUA_SL"] = sigua.sigua_sl(rate, delta=0.1, gamma=gamma, warmup=10)
+        expected[noise, "agreement"] = sigua.sigua_ag(warmup=10)
+    assert list(found) == list(expected)
+    assert made == expected
 
 
 @pytest.mark.parametrize(
@@ -68,15 +65,12 @@ def test_set1_is_adam_in_its_default_with_a_linear_decay_from_epoch_80(data):
 )
 def test_set2_has_an_optimiser_for_each_data_set_and_gamma_1(data, optimizer, classes):
     found = runs(f"set2-{data}")
-    matrices = {
-        "sym-20": sigua.TransitionMatrix.symmetric(0.2, classes),
-        "sym-50": sigua.TransitionMatrix.symmetric(0.5, classes),
-        "pair-45": sigua.TransitionMatrix.pair(0.45, classes),
-    }
+    assert optimizer.lr == 0.001
     for (noise, method), run in found.items():
-        T = matrices[noise]
+        family, rate = noise.split("-")
+        make = {"sym": sigua.TransitionMatrix.symmetric, "pair": sigua.TransitionMatrix.pair}
+        T = make[family](int(rate) / 100, classes)
         assert (run.net, run.epochs, run.batch, run.optimizer) == ("cnn9", 200, 128, optimizer)
-        assert optimizer.lr == 0.001
         if method != "SIGUA_BC classes":
             expected = {
                 "BC": sigua.backward_correction(T),
@@ -86,6 +80,7 @@ def test_set2_has_an_optimiser_for_each_data_set_and_gamma_1(data, optimizer, cl
                 "forward": sigua.forward_correction(T),
             }[method]
             assert run.make_method(classes) == expected
+    assert {noise for noise, _ in found} == NOISES.keys()
     assert found["sym-20", "SIGUA_BC classes"].make_method(classes).over == "classes"
 
 
@@ -97,15 +92,16 @@ def test_open_set_noise_is_40_percent_of_cifar_10_on_the_network_of_table_5():
     assert found["open-40", "BC"].optimizer.name == "sgd"
 
 
-def test_official_variant_takes_the_authors_shares_ramp_and_late_beta1():
-    found = runs("set1-mnist", OFFICIAL)
-    for noise, rate, share in zip(NOISES, (0.2, 0.5, 0.45), (0.4, 0.3, 0.7), strict=True):
+@pytest.mark.parametrize(
+    ("data", "shares"), [("mnist", [0.4, 0.3, 0.7]), ("cifar10", [0.4, 0.3, 0.3])]
+)
+def test_official_variant_takes_the_authors_shares_ramp_and_late_beta1(data, shares):
+    found = runs(f"set1-{data}", OFFICIAL)
+    for (noise, rate), share in zip(NOISES.items(), shares, strict=True):
         method = found[noise, "SIGUA_SL"].make_method(10)
         assert (method.noise_rate, method.delta, method.variant) == (rate, share, "official")
         assert method.condition.at(9) == method.condition.at(200) != method.condition.at(8)
     assert found["sym-50", "SIGUA_SL"].optimizer.late_beta1 == 0.1
-    shares = [runs("set1-cifar10", OFFICIAL)[noise, "SIGUA_SL"].delta for noise in NOISES]
-    assert shares == [0.4, 0.3, 0.3]
 
 
 def test_learning_rates_fall_as_the_paper_says():
@@ -125,3 +121,56 @@ def test_runs_differ_by_seed_preset_and_precision_and_their_settings_are_json(na
     assert len(set.union(*ids)) == sum(map(len, ids))
     for run in every[0].values():
         assert json.loads(json.dumps(asdict(run)))["data"] == run.data
+
+
+# Networks.
+
+MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+
+
+def conv(before, after):
+    """Return the parameters of a 3 x 3 convolution with bias and of its batch normalisation."""
+    return 9 * before * after + after + 2 * after
+
+
+CNN9 = sum(conv(*pair) for pair in pairwise([128, 128, 128, 256, 256, 256, 512, 256, 128]))
+CNN6 = sum(conv(*pair) for pair in pairwise([3, 64, 64, 128, 128, 196, 196]))
+COUNTS = {
+    # "a wide network ... which has 8,871k parameters coming from 5 trainable layers"
+    ("wide", MNIST, 10): (784 * 10_000 + 10_000 * 100 + 100 * 10 + 10_110 + 2 * 10_100, 5),
+    # "a deep network ... which has 1,405k parameters coming from 11 trainable layers"
+    ("deep", MNIST, 10): (784 * 500 + 4 * 500 * 500 + 5000 + 2510 + 2 * 2500, 11),
+    # "it has 9 convolutional layers but 19 trainable layers"
+    ("cnn9", MNIST, 10): (conv(1, 128) + CNN9 + 1290, 19),
+    ("cnn9", CIFAR, 100): (conv(3, 128) + CNN9 + 12_900, 19),
+    # "It has 6 convolutional layers but 13 trainable layers"
+    ("cnn6", CIFAR, 10): (CNN6 + 196 * 4 * 4 * 10 + 10, 13),
+    ("mlp", MNIST, 10): (784 * 256 + 256 * 256 + 256 * 10 + 522, 3),
+    ("mlp-bn", MNIST, 10): (784 * 256 + 256 * 256 + 256 * 10 + 522 + 4 * 256, 5),
+}
+
+
+@pytest.mark.parametrize("key", COUNTS, ids=lambda key: f"{key[0]}-{key[2]}")
+def test_image_network_has_the_parameters_and_layers_counted_by_hand(key):
+    net = networks.make(*key)
+    assert (networks.parameters(net), networks.trainable_layers(net)) == COUNTS[key]
+
+
+def test_words_are_averaged_without_the_padding_or_are_channels_of_a_sequence():
+    """By hand: words (1, 2) and (3, 4), whose mean is (2, 3); a text without words is zero."""
+    vectors = torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
+    tokens = torch.tensor([[1, 2, 0, 0], [2, 0, 0, 0], [0, 0, 0, 0]])
+    assert networks.Mean(vectors)(tokens).tolist() == [[2, 3], [3, 4], [0, 0]]
+    found = networks.Sequence(vectors)(torch.tensor([[1, 0, 2]]))
+    assert found.tolist() == [[[1, 0, 3], [2, 0, 4]]]
+
+
+def test_resnet18_is_torchvisions_with_a_stem_for_small_images():
+    """11,173,962 is what is known for ResNet-18 on CIFAR-10; ImageNet's stem has 7,680 more."""
+    try:
+        importlib.import_module("torchvision.models")
+    except (ImportError, RuntimeError) as error:
+        pytest.skip(f"torchvision cannot be imported: {str(error).splitlines()[0]}")
+    net = networks.make("resnet18", CIFAR, 10).eval()
+    assert networks.parameters(net) == 11_173_962
+    assert net(torch.zeros(2, *CIFAR)).shape == (2, 10)

@@ -1,6 +1,5 @@
 """Training a run of the paper: the same curve after a break, memory, speed, JSON lines."""
 
-import importlib
 import json
 import os
 import re
@@ -9,25 +8,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from demo_files import write_mnist
+from demo_files import EXAMPLES, of_the_paper, write_mnist
 from torch import nn
 
-PAPER = Path(__file__).parents[1] / "examples" / "paper"
-sys.path.insert(0, str(PAPER))
-experiments = importlib.import_module("experiments")
-networks = importlib.import_module("networks")
-robust = importlib.import_module("robust")
-runner = importlib.import_module("runner")
-settings = importlib.import_module("settings")
-stores = importlib.import_module("store")
-tasks = importlib.import_module("tasks")
-train = importlib.import_module("train")
-
+PAPER = EXAMPLES / "paper"
+NAMES = "experiments", "networks", "robust", "runner", "settings", "store", "tasks", "train"
+experiments, networks, robust, runner, settings, stores, tasks, train = of_the_paper(*NAMES)
 CPU = experiments.Options(preset="cpu")
 
 
@@ -86,18 +76,36 @@ OPTIMIZERS = {
 }
 
 
+def interrupted(trainer, train_epoch=train.Trainer.train_epoch):
+    """Train an epoch; in the seventh Ctrl-C is pressed."""
+    if trainer.epoch == 6:
+        signal.raise_signal(signal.SIGINT)
+    train_epoch(trainer)
+
+
+@pytest.mark.parametrize("by", ["Ctrl-C", "--epochs"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_run_that_was_stopped_goes_on_to_the_same_curve_and_weights_bit_for_bit(
-    name, tiny, tmp_path
+    name, by, tiny, tmp_path, monkeypatch, capsys
 ):
-    """Stopped after 7 of 12 epochs, by another process as far as the state is concerned."""
+    """Stopped after 7 of 12 epochs, by another process as far as the state is concerned.
+
+    The first Ctrl-C ends after the epoch and loses nothing.
+    """
     run = tiny_run(net="dropout", optimizer=OPTIMIZERS[name])
     task = tasks.prepare(run, tiny, "cpu")
     whole = train.Trainer(run, task)
     for _ in range(12):
         whole.train_epoch()
-    (part,) = run_all([run], tiny, tmp_path, epochs=7)
+    if by == "Ctrl-C":
+        with monkeypatch.context() as patch:
+            patch.setattr(train.Trainer, "train_epoch", interrupted)
+            (part,) = run_all([run], tiny, tmp_path)
+        assert "Stopping after this epoch" in capsys.readouterr().err
+    else:
+        (part,) = run_all([run], tiny, tmp_path, epochs=7)
     assert (part["epochs"], part["finished"]) == (7, False)
+    assert part["curves"]["test"] == whole.curves["test"][:7]
     state = stores.Store(tmp_path).saved(run)
     torch.manual_seed(99)  # whatever came in between
     again = train.Trainer(run, task)
@@ -106,9 +114,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_curve_and_weights_bit_for_bi
         again.train_epoch()
     assert again.curves == whole.curves
     assert len(again.curves["test"]) == 12
-    for own, other in zip(
-        again.net.state_dict().values(), whole.net.state_dict().values(), strict=True
-    ):
+    states = again.net.state_dict(), whole.net.state_dict()
+    for own, other in zip(*(state.values() for state in states), strict=True):
         assert torch.equal(own, other)
     (row,) = run_all([run], tiny, tmp_path, resume=True)
     assert row["curves"] == whole.curves
@@ -220,25 +227,6 @@ def test_every_method_trains_on_the_cpu_preset_in_float32_and_bfloat16(method, t
         trainer.train_epoch()
         assert len(trainer.curves["test"]) == 1
         assert all(parameter.isfinite().all() for parameter in trainer.net.parameters())
-
-
-def test_first_ctrl_c_ends_after_the_epoch_and_loses_nothing(tiny, tmp_path, monkeypatch, capsys):
-    run, train_epoch = tiny_run(net="dropout"), train.Trainer.train_epoch
-    (whole,) = run_all([run], tiny, tmp_path / "whole")
-
-    def interrupted(self):
-        if self.epoch == 2:
-            signal.raise_signal(signal.SIGINT)
-        train_epoch(self)
-
-    monkeypatch.setattr(train.Trainer, "train_epoch", interrupted)
-    (part,) = run_all([run], tiny, tmp_path)
-    assert (part["epochs"], part["finished"]) == (3, False)
-    assert part["curves"]["test"] == whole["curves"]["test"][:3]
-    assert "Stopping after this epoch" in capsys.readouterr().err
-    monkeypatch.setattr(train.Trainer, "train_epoch", train_epoch)
-    (again,) = run_all([run], tiny, tmp_path, resume=True)
-    assert again["curves"] == whole["curves"]
 
 
 def test_two_commands_may_write_to_one_folder_at_once(tiny, tmp_path):
