@@ -1,14 +1,21 @@
 """Lightning trains with a swapped criterion; our callback tells the epoch, resumed or not."""
 
+import re
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
 import pytest
 import pytorch_lightning
 import torch
 from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.loggers import CSVLogger
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import sigua
-from sigua_torch import SIGUALoss
+from sigua import plot
+from sigua_torch import SelectionMeter, SIGUALoss
 from sigua_torch.lightning import SetEpoch
 
 pytestmark = [
@@ -124,6 +131,11 @@ class Stream(IterableDataset):
         return iter(loader().dataset)
 
 
+class Forever(IterableDataset):
+    def __iter__(self):
+        return cycle(loader().dataset)
+
+
 @pytest.mark.parametrize(
     ("options", "steps_per_epoch", "expected"),
     [
@@ -138,6 +150,44 @@ def test_a_stream_without_a_length_has_epochs_by_steps(options, steps_per_epoch,
     callbacks = [SetEpoch(steps_per_epoch)]
     make_trainer(None, callbacks=callbacks, **options).fit(net, DataLoader(Stream(), batch_size=16))
     assert net.epochs == expected
+
+
+def test_the_line_of_the_guide_for_streams_counts_steps():
+    """There an epoch has 500 of them, and here 2."""
+    guide = Path(__file__).parents[1] / "examples" / "guide" / "trainers.md"
+    (code,) = re.findall(
+        r"^\| Lightning \| `(.+500.+)` \|$", guide.read_text("utf-8"), re.MULTILINE
+    )
+    names, net = {"SetEpoch": SetEpoch}, Net(SIGUALoss(sigua.sigua_ag(warmup=10)))
+    exec(code.replace("500", "2"), names)
+    trainer = make_trainer(None, callbacks=[names["callback"]], max_steps=24)
+    trainer.fit(net, DataLoader(Forever(), batch_size=16))
+    assert net.epochs == [step / 2 for step in range(24)]
+
+
+class Metered(Net):
+    """Logs what a report says."""
+
+    def training_step(self, batch, index):
+        loss = super().training_step(batch, index)
+        self.meter.update(self.criterion.split)
+        self.log("loss", loss)
+        return loss
+
+    def on_train_epoch_end(self):
+        self.log_dict(self.meter.report().logs())
+
+
+def test_lightning_logs_a_report_and_its_csv_is_drawn(tmp_path):
+    """Of 64 floor(64 * rho) + 1 are kept once anybody is dropped; rho is 1, .75, .5, .5."""
+    net = Metered(SIGUALoss(sigua.sigua_sl(0.5, delta=0.25, warmup=2)))
+    net.meter = SelectionMeter()
+    make_trainer(4, logger=CSVLogger(tmp_path), log_every_n_steps=1).fit(net, loader(size=64))
+    ax = plot.selection(tmp_path / "lightning_logs/version_0/metrics.csv")
+    good, _, dropped = (line.get_ydata() / 100 for line in ax.get_lines())
+    want = np.array([64, 49, 33, 33]) / 64
+    np.testing.assert_allclose(good, want, rtol=1e-6)
+    np.testing.assert_allclose(dropped, 1 - want, atol=1e-6)
 
 
 @pytest.mark.parametrize("steps", [0, 2.5, True])

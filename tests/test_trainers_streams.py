@@ -1,5 +1,6 @@
 """The guide's lines for streams: an epoch is 500 steps, and 10 of those are the ramp.
 
+Lightning's is in test_trainers_lightning.py.
 Here it is 2 steps, so that the ramp has 20. The lines are read from the guide.
 """
 
@@ -10,15 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch import LightningModule
-from lightning.pytorch import Trainer as Lightning
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import sigua
 from sigua_torch import SIGUALoss
-from sigua_torch.lightning import SetEpoch
 
 GUIDE = Path(__file__).parents[1] / "examples" / "guide" / "trainers.md"
 METHOD = sigua.sigua_ag(warmup=10)
@@ -65,31 +63,6 @@ def test_pytorch():
     for x, y in islice(DataLoader(Stream(lambda x, y: (x, y)), batch_size=8), STEPS):
         noted(net(x), y).backward()
     assert noted.epochs == EPOCHS
-
-
-@pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers")
-@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated")
-def test_lightning():
-    class Net(LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.layer, self.noted = nn.Linear(5, 3), Notes(SIGUALoss(METHOD))
-
-        def training_step(self, batch, index):
-            x, y = batch
-            return self.noted(self.layer(x), y)
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    names = {"SetEpoch": SetEpoch}
-    exec(line("Lightning"), names)
-    off = ["logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"]
-    fixed = {"accelerator": "cpu", "devices": 1, "max_steps": STEPS}
-    trainer = Lightning(callbacks=[names["callback"]], **dict.fromkeys(off, False), **fixed)
-    net = Net()
-    trainer.fit(net, DataLoader(Stream(lambda x, y: (x, y)), batch_size=8))
-    assert net.noted.epochs == EPOCHS
 
 
 @pytest.mark.parametrize("parts", [1, 2])
