@@ -7,8 +7,6 @@ import sys
 import keras
 import pytest
 
-BACKEND = keras.config.backend()
-
 COMMON = """
 import keras, numpy as np, sigua
 from sigua_keras import SIGUA, SIGUAModel
@@ -30,13 +28,16 @@ def train(weights=None):
     return start, model, history.history
 """
 
-MIRRORED = """
+TWO = """
 import tensorflow as tf
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 two = [tf.config.LogicalDeviceConfiguration() for _ in range(2)]
 tf.config.set_logical_device_configuration(cpu, two)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+"""
+
+MIRRORED = """
 with strategy.scope():
     start, model, history = train()
 assert strategy.num_replicas_in_sync == 2
@@ -119,12 +120,7 @@ def agree(parts):
 """
 
 MIRRORED_AGREEMENT = """
-import tensorflow as tf
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-two = [tf.config.LogicalDeviceConfiguration() for _ in range(2)]
-tf.config.set_logical_device_configuration(cpu, two)
-with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+with strategy.scope():
     agree([slice(0, 16), slice(16, 32)])
 """
 
@@ -143,25 +139,19 @@ def run(code):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="tf.distribute is TensorFlow's")
-def test_mirrored_strategy_selects_per_replica():
-    """Under MirroredStrategy, each replica ranks its own part; gradients are averaged."""
-    run(MIRRORED)
+SCRIPTS = {
+    ("tensorflow", "replicas rank their own part, and gradients are averaged"): TWO + MIRRORED,
+    ("tensorflow", "replicas judge by what they saw, and the mean is saved"): TWO
+    + AGREEMENT
+    + MIRRORED_AGREEMENT,
+    ("jax", "devices rank all examples, as a single one does"): PARALLEL,
+    ("jax", "devices have one class confidence, of all examples"): AGREEMENT + PARALLEL_AGREEMENT,
+}
 
 
-@pytest.mark.skipif(BACKEND != "jax", reason="Keras distributes data on JAX")
-def test_data_parallel_selects_globally():
-    """Under DataParallel, the whole mini-batch is ranked: as on a single device."""
-    run(PARALLEL)
-
-
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="tf.distribute is TensorFlow's")
-def test_mirrored_strategy_has_a_class_confidence_per_replica():
-    """Each replica judges by what it saw itself; saved is the mean."""
-    run(AGREEMENT + MIRRORED_AGREEMENT)
-
-
-@pytest.mark.skipif(BACKEND != "jax", reason="Keras distributes data on JAX")
-def test_data_parallel_has_one_class_confidence():
-    """Under DataParallel all examples are judged and counted as on a single device."""
-    run(AGREEMENT + PARALLEL_AGREEMENT)
+@pytest.mark.parametrize(("backend", "claim"), SCRIPTS)
+def test_under_mirrored_strategy_and_data_parallel(backend, claim):
+    """Of TensorFlow's replicas each selects for itself; on JAX the whole mini-batch is one."""
+    if backend != keras.config.backend():
+        pytest.skip(f"of {backend}")
+    run(SCRIPTS[backend, claim])

@@ -1,4 +1,4 @@
-"""The callback in `fit`: the schedule in the compiled step, and a model left as it was."""
+"""Training by `fit`: the schedule in the compiled step, and a model left as it was."""
 
 import csv
 
@@ -8,7 +8,7 @@ import pytest
 from keras_shift import is_plain
 
 import sigua
-from sigua_keras import SIGUA
+from sigua_keras import SIGUA, SIGUAModel
 
 BACKEND = keras.config.backend()
 METHOD = sigua.sigua_sl(noise_rate=0.6, delta=0.25, gamma=0.25, warmup=6)
@@ -76,6 +76,11 @@ def executions():
     return compiled(sequential(), steps_per_execution=3)
 
 
+def model_of(make):
+    """Return a function that makes a SIGUAModel, which trains by itself."""
+    return lambda: compiled(SIGUAModel(make(), METHOD))
+
+
 def compiled(model, **kwargs):
     kwargs = {"metrics": ["accuracy"]} | kwargs
     model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", **kwargs)
@@ -104,6 +109,7 @@ def cross_entropy(model, x, y):
 
 
 KINDS = [sequential, functional, Subclassed, OldStyle, built, trained]
+KINDS += [model_of(functional), model_of(sequential)]
 KINDS += [executions] if BACKEND != "torch" else []  # Keras has none there
 
 
@@ -113,7 +119,8 @@ def test_any_kind_of_model_follows_the_schedule(make, data):
     model, seen = make(), []
     model = model if model.compiled else compiled(model)
     evaluate = lambda *_: seen.append(model.evaluate(*data, verbose=0, return_dict=True))  # noqa: E731
-    callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=evaluate), SIGUA(METHOD)]
+    callbacks = [keras.callbacks.LambdaCallback(on_epoch_end=evaluate)]
+    callbacks += [] if isinstance(model, SIGUAModel) else [SIGUA(METHOD)]
     options = {"batch_size": 16, "epochs": 8, "validation_data": data, "verbose": 0}
     history = model.fit(*data, callbacks=callbacks, **options)
     np.testing.assert_allclose(shown(history), shares(METHOD, 8, (16, 16, 8)), rtol=1e-6)
@@ -122,6 +129,7 @@ def test_any_kind_of_model_follows_the_schedule(make, data):
     assert set(logs) == own | {"val_loss", "val_accuracy", "sigua_good", "sigua_bad"}
     assert logs["val_loss"][-1] == pytest.approx(plain, rel=1e-5)
     assert all(logs.keys() == own for logs in seen)
+    assert seen[-1]["loss"] == pytest.approx(plain, rel=1e-5)
 
 
 MODES = [{}, {"jit_compile": True}, {"jit_compile": False}, {"run_eagerly": True}]
@@ -228,16 +236,20 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was(error, where, data):
     trains_plainly(model, data)
 
 
-def test_backup_and_restore_resumes_the_schedule(data, tmp_path):
+@pytest.mark.parametrize("wrap", [False, True], ids=["callback", "model"])
+def test_backup_and_restore_resumes_the_schedule(wrap, data, tmp_path):
     """A run that is restarted goes on with the numbers of the epoch where it stopped."""
     model, options = compiled(functional()), {"batch_size": N, "epochs": 8, "verbose": 0}
-    backup = [keras.callbacks.BackupAndRestore(str(tmp_path / "backup")), SIGUA(METHOD)]
-    stop = interrupt(RuntimeError, "on_epoch_begin")
+    model = model_of(functional)() if wrap else model
+
+    def fit(*others):
+        backup = keras.callbacks.BackupAndRestore(str(tmp_path / "backup"))
+        callbacks = [backup, *([] if wrap else [SIGUA(METHOD)]), *others]
+        return model.fit(*data, callbacks=callbacks, **options)
+
     with pytest.raises(RuntimeError):
-        model.fit(*data, callbacks=[*backup, stop], **options)
-    backup = [keras.callbacks.BackupAndRestore(str(tmp_path / "backup")), SIGUA(METHOD)]
-    history = model.fit(*data, callbacks=backup, **options)
-    np.testing.assert_allclose(shown(history), shares(METHOD, 8, start=1), rtol=1e-6)
+        fit(interrupt(RuntimeError, "on_epoch_begin"))
+    np.testing.assert_allclose(shown(fit()), shares(METHOD, 8, start=1), rtol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:.* monitors val_loss:UserWarning")

@@ -172,15 +172,6 @@ def test_a_part_of_an_execution_counts_as_a_part():
     assert callback.epoch == 6
 
 
-def test_backup_and_restore_finds_a_built_model(tmp_path):
-    inner = keras.Sequential([keras.Input((K,)), keras.layers.Dense(K)])
-    model = SIGUAModel(inner, SL)
-    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    backup = keras.callbacks.BackupAndRestore(str(tmp_path / "backup"))
-    logs = model.fit(LOGITS, Y, epochs=2, verbose=0, callbacks=[backup]).history
-    assert len(logs["sigua_good"]) == 2
-
-
 class Looks:
     """Keeps what losses it was given."""
 

@@ -39,11 +39,11 @@ def parts(model):
     return {name: model.get_layer(name).get_weights() for name in CLASSES}
 
 
-def follows(before, after, method, name, trusted=None):
-    """Assert that a head took one step of SGD(1) on the method's reference."""
+def follows(before, after, method, name, trusted=None, weight=1.0):
+    """Assert that a head took one step of SGD(1) on the method's reference, times a weight."""
     kernel, bias = before[name]
     logits = X.astype("float64") @ kernel + bias
-    gradient = reference.step(method, logits, Y[name], trusted=trusted).gradient
+    gradient = weight * reference.step(method, logits, Y[name], trusted=trusted).gradient
     np.testing.assert_allclose(after[name][0], kernel - X.T @ gradient, rtol=0, atol=2e-6)
     np.testing.assert_allclose(after[name][1], bias - gradient.sum(axis=0), rtol=0, atol=2e-6)
 
@@ -67,6 +67,23 @@ def test_two_noisy_heads_have_a_callback_each(kind):
     assert is_plain(model)
     one = model.fit(X, labels(kind), verbose=0, callbacks=callbacks[:1]).history
     assert "sigua_good" in one
+
+
+@pytest.mark.parametrize("weighed", [False, True], ids=["unweighed", "weighed"])
+def test_losses_and_weights_by_name_stay_where_they_belong(weighed):
+    """With labels by name, and, for which Keras takes a list, with a weight per output."""
+    model, scales = network("list"), {"a": 0.5, "b": 2.0}
+    before = parts(model)
+    model.compile(keras.optimizers.SGD(1.0), dict.fromkeys("ab", CE), scales)
+    weights = [np.linspace(0.5, 1.5, N), np.linspace(1.5, 0.5, N)] if weighed else None
+    options = {"batch_size": N, "shuffle": False, "verbose": 0, "sample_weight": weights}
+    model.fit(
+        X, labels("list" if weighed else "dict"), callbacks=[SIGUA(SL, output="a")], **options
+    )
+    after = parts(model)
+    for i, (name, method) in enumerate({"a": SL, "b": sigua.standard()}.items()):
+        weight = scales[name] * (weights[i][:, None] if weighed else 1.0)
+        follows(before, after, method, name, weight=weight)
 
 
 def test_the_marks_of_one_head_are_weights_to_the_other():

@@ -147,19 +147,3 @@ def test_rows_of_several_classes_are_nan_where_one_is_needed(method, mini_batch)
     y[3] = [1, 1, 0, 0]
     _, logs = gradient(logits, y, DENSE(from_logits=True), SIGUA(SL))
     assert np.isfinite(logs["loss"])
-
-
-@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum"])
-@pytest.mark.parametrize("method", METHODS, ids=short)
-def test_a_keras_mask_on_the_predictions_is_kept(method, reduction, mini_batch, lost):
-    """Masked rows take no rank and are not in n: the reference on the others alone."""
-    logits, labels = mini_batch
-    given = np.where(lost[:, None], np.float32(99), logits)
-    loss = SPARSE(from_logits=True, reduction=reduction)
-    actual, logs = gradient(given, labels, loss, SIGUA(method), before=[keras.layers.Masking(99.0)])
-    done = reference.step(method, logits[~lost], labels[~lost])
-    scale = len(done.losses) if reduction == "sum" else 1
-    np.testing.assert_allclose(actual[~lost], done.gradient * scale, atol=scale * 4 * EPS)
-    assert not actual[lost].any()
-    assert logs["loss"] == pytest.approx(done.objective * scale, rel=1e-5)
-    assert logs["sigua_good"] == pytest.approx(done.split.good.mean())

@@ -43,22 +43,6 @@ def cross_entropy(model, x, y):
 
 
 @pytest.mark.parametrize(
-    "inner", [network, lambda: keras.Sequential([keras.layers.Dense(3, activation="softmax")])]
-)
-def test_the_model_trains_by_itself_and_evaluates_plainly(inner, data):
-    """`fit` follows the schedule without a callback; validation is plain."""
-    model = compiled(SIGUAModel(inner(), METHOD))
-    history = model.fit(*data, batch_size=N, epochs=6, validation_data=data, verbose=0).history
-    np.testing.assert_allclose(history["sigua_good"], GOOD, rtol=1e-6)
-    assert not any(name.startswith("val_sigua") for name in history)
-    plain = cross_entropy(model, *data)
-    assert history["val_loss"][-1] == pytest.approx(plain, rel=1e-5)
-    logs = model.evaluate(*data, verbose=0, return_dict=True)
-    assert logs.keys() == {"loss", "accuracy"}
-    assert logs["loss"] == pytest.approx(plain, rel=1e-5)
-
-
-@pytest.mark.parametrize(
     "method", [METHOD, sigua.sigua_bc(T), sigua.forward_correction(T)], ids=short
 )
 def test_the_model_is_saved_with_its_method_and_its_epoch(method, data, tmp_path):

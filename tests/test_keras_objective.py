@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import gradient
+from keras_shift import Shift, gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
@@ -190,3 +190,22 @@ def test_a_batch_without_weight_changes_nothing(method, mini_batch):
     assert logs["loss"] == 0
     assert not gradient.any()
     assert logs["sigua_good"] == 0
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_is_ranked_in_float32(policy):
+    """With 300 classes, labels stay whole numbers and the selection is that of float32."""
+    rng, method = np.random.default_rng(3), sigua.sigua_sl(0.5, 0.25, gamma=0.25, warmup=0)
+    rows = rng.normal(size=(64, 300)).astype("float32")
+    half = keras.ops.cast(rows, policy.removeprefix("mixed_"))
+    rows = keras.ops.convert_to_numpy(keras.ops.cast(half, "float32"))  # only the loss may round
+    labels = np.concatenate([np.arange(32), 299 - np.arange(32)])
+    layer = Shift(rows.shape, dtype=policy)
+    slopes, logs = gradient(rows, labels, SPARSE(from_logits=True), SIGUA(method), layer=layer)
+    assert layer.compute_dtype == policy.removeprefix("mixed_")
+    expected = reference.step(method, rows, labels)
+    assert logs["sigua_good"] == expected.split.good.mean()
+    at_label = slopes[np.arange(64), labels]  # negative for who is descended on
+    np.testing.assert_array_equal(at_label < 0, expected.split.good)
+    np.testing.assert_array_equal(at_label > 0, expected.split.bad)
+    np.testing.assert_allclose(slopes, expected.gradient, rtol=0, atol=2.0**-8 / 64)

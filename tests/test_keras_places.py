@@ -37,10 +37,13 @@ def flat(logits, labels):
     return logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
 
 
-def assert_equal_to_spec(found, want):
+def assert_equal_to_spec(found, want, there=True, scale=1):
+    """Assert a step, times a scale, of the places that take part, and nothing of the others."""
     slopes, logs = found
-    close(slopes, want.gradient)
-    assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
+    there = np.broadcast_to(there, slopes.shape[:-1])
+    close(slopes[there], scale * want.gradient)
+    assert not slopes[~there].any()
+    assert logs["loss"] == pytest.approx(scale * want.objective, rel=1e-5)
     assert logs["sigua_good"] == pytest.approx(want.split.good.mean())
     assert logs["sigua_bad"] == pytest.approx(want.split.bad.mean())
 
@@ -91,29 +94,23 @@ def test_an_ignored_class_takes_no_rank_and_is_not_in_the_mean(method, ignored):
     kept = np.random.default_rng(2).random(labels.shape) < 0.6
     kept &= labels != ignored
     given = np.where(kept, labels, ignored)
-    slopes, logs = gradient(
-        logits, given, SPARSE(from_logits=True, ignore_class=ignored), SIGUA(method)
-    )
-    want = reference.step(method, logits[kept], labels[kept])
-    close(slopes[kept], want.gradient)
-    assert not slopes[~kept].any()
-    assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
+    loss = SPARSE(from_logits=True, ignore_class=ignored)
+    found = gradient(logits, given, loss, SIGUA(method))
+    assert_equal_to_spec(found, reference.step(method, logits[kept], labels[kept]), kept)
 
 
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "sum"])
+@pytest.mark.parametrize("shape", [(30,), (6, 5)], ids=["examples", "places"])
 @pytest.mark.parametrize("method", METHODS, ids=["SL", "AG", "BC"])
-def test_places_that_a_mask_hides_take_no_rank(method):
+def test_what_a_mask_hides_takes_no_rank(method, shape, reduction):
     """Sequences are padded with zeros, which `Masking` hides; the mean is over the others."""
-    logits, labels = batch((6, 5))
-    length = np.array([5, 3, 1, 4, 2, 5])
-    there = np.arange(5) < length[:, None]
+    logits, labels = batch(shape)
+    there = np.random.default_rng(1).random(shape) < 0.6
     logits[~there] = 0
-    slopes, logs = gradient(
-        logits, labels, SPARSE(from_logits=True), SIGUA(method), before=[keras.layers.Masking()]
-    )
+    loss = SPARSE(from_logits=True, reduction=reduction)
+    found = gradient(logits, labels, loss, SIGUA(method), before=[keras.layers.Masking()])
     want = reference.step(method, logits[there], labels[there])
-    close(slopes[there], want.gradient)
-    assert not slopes[~there].any()
-    assert logs["loss"] == pytest.approx(want.objective, rel=1e-5)
+    assert_equal_to_spec(found, want, there, there.sum() if reduction == "sum" else 1)
 
 
 @pytest.mark.parametrize("form", ["places", "column", "examples"])

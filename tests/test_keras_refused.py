@@ -1,4 +1,4 @@
-"""What cannot be trained is refused in a sentence, before a weight changes."""
+"""What cannot be trained, or would be wrongly, is refused in a sentence before a weight changes."""
 
 import keras
 import numpy as np
@@ -155,3 +155,86 @@ def test_an_error_while_attached_leaves_the_model_whole():
     assert is_plain(model)
     model.compile("sgd", CE)
     assert model.fit(X, Y, verbose=0).history.keys() == {"loss"}
+
+
+def test_attach_keeps_to_one_model():
+    """A second model is refused while the first is attached, which can still be detached."""
+    first, second = one(), one()
+    first.compile("sgd", CE), second.compile("sgd", CE)
+    callback = SIGUA(SL)
+    callback.attach(first)
+    with pytest.raises(ValueError, match=r"^SIGUA: .*one model at a time.*detach\(\) first"):
+        callback.attach(second)
+    with pytest.raises(ValueError, match=r"^SIGUA: .*one model at a time"):
+        second.fit(X, Y, verbose=0, callbacks=[callback])
+    with pytest.raises(ValueError, match=r"^model: must have one SIGUA"):
+        callback.attach(first)
+    callback.detach()
+    assert is_plain(first)
+    callback.attach(second)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        (sigua.Method(), {}, "^method: must be a method of sigua"),
+        (SL, {"groups": "row"}, "^groups: must be one of 'class', 'image', got 'row'"),
+        (AG, {"groups": "class"}, "^groups: must be left out, for Agreement"),
+        (SL, {"loss": "ce2"}, "loss identifier: ce2"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(method, options, message):
+    with pytest.raises(ValueError, match=message):
+        SIGUA(method, **options)
+    with pytest.raises(ValueError, match=message):
+        SIGUAModel(keras.Model(), method, **options)
+
+
+def test_what_is_no_plain_model_is_refused():
+    for model in (None, "model", SIGUAModel(one(), SL)):
+        with pytest.raises(ValueError, match=r"^model: must be a plain model of Keras"):
+            SIGUAModel(model, SL)
+    for model in (None, "model", keras.Model):
+        with pytest.raises(ValueError, match=r"^model: must be a model of Keras, got "):
+            SIGUA(SL).attach(model)
+
+
+class ReadsMarks:
+    """A rule of a user's own."""
+
+    reads = ("trusted",)
+
+    def at(self, epoch):
+        return ()
+
+    def split(self, batch):
+        return sigua.Split(batch.trusted, ~batch.trusted)
+
+
+@pytest.mark.parametrize(
+    ("method", "good"), [(sigua.custom(ReadsMarks(), gamma=0.5), 0.75), (SL, None)]
+)
+def test_a_rule_says_whether_it_reads_the_signs(method, good):
+    """Read, minus is bad; not read, the loss is NaN, because a compiled step cannot refuse it."""
+    model, signs = one(), np.where(np.arange(8) % 4 == 0, -1.0, 1.0)
+    model.compile("sgd", CE)
+    logs = model.fit(X, Y, sample_weight=signs, verbose=0, callbacks=[SIGUA(method)]).history
+    assert np.isnan(logs["loss"][0]) == (good is None)
+    assert good is None or logs["sigua_good"] == [good]
+
+
+@pytest.mark.parametrize("wrap", [False, True], ids=["callback", "model"])
+def test_an_idle_selection_is_warned_of_once(wrap):
+    """In mini-batches of 2, floor(2 * 0.9) + 1 are good: all; in those of 16, 15 are."""
+    method = sigua.sigua_sl(noise_rate=0.1, delta=0.05, warmup=1)
+
+    def fit(batch_size):
+        model = SIGUAModel(one(), method) if wrap else one()
+        model.compile("sgd", CE)
+        options = {"epochs": 3, "verbose": 0, "callbacks": [] if wrap else [SIGUA(method)]}
+        model.fit(np.concatenate([X, -X]), np.tile(Y, 2), batch_size, **options)
+
+    with pytest.warns(UserWarning, match="epoch 1: no example was ever dropped") as seen:
+        fit(2)
+    assert len([w for w in seen if "ever" in str(w.message)]) == 1
+    fit(16)  # a warning would be an error
