@@ -2,6 +2,16 @@
 
 import keras
 import numpy as np
+import pytest
+
+import sigua
+
+EPS = float(np.finfo(np.float32).eps)
+SPARSE = keras.losses.SparseCategoricalCrossentropy
+DENSE = keras.losses.CategoricalCrossentropy
+SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
+ROWS = [[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.6, 0.1], [0, 0, 0.4, 0.6]]
+T = sigua.TransitionMatrix(ROWS)
 
 
 @keras.saving.register_keras_serializable(package="tests")
@@ -54,6 +64,24 @@ def gradient(
     )
     logs = {name: values[-1] for name, values in history.history.items()}
     return -keras.ops.convert_to_numpy(layer.shift.value).astype("float64"), logs
+
+
+def close(actual, expected, factor=32):
+    """Assert equal within some roundings of the largest entry."""
+    expected = np.asarray(expected).reshape(actual.shape)
+    atol = factor * EPS * np.abs(expected).max()
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
+
+
+def assert_step(found, want, there=True, scale=1):
+    """Assert the step of the spec, times a scale, of who takes part, and nothing of the others."""
+    slopes, logs = found
+    there = np.broadcast_to(there, slopes.shape[:-1])
+    close(slopes[there], scale * want.gradient)
+    assert not slopes[~there].any()
+    assert logs["loss"] == pytest.approx(scale * want.objective, rel=1e-5)
+    assert logs["sigua_good"] == pytest.approx(want.split.good.mean())
+    assert logs["sigua_bad"] == pytest.approx(want.split.bad.mean())
 
 
 def is_plain(model):

@@ -239,32 +239,23 @@ def test_a_condition_of_ones_own_needs_two_methods_and_no_registration():
         assert sigua.reference.split(rule, [1, 2]).good.all()
 
 
-WRONG_MASKS = {
-    "as a ndarray of float64": lambda b: ((b.losses < 1).astype(float), b.losses >= 1),
-    "as a ndarray of int64": lambda b: (b.losses.argsort(), b.losses >= 1),
-    "as a list": lambda b: ([True, False, True], b.losses >= 1),
-    "of shape (2,)": lambda b: (b.losses[:2] < 1, b.losses >= 1),
-    "of shape (3, 1)": lambda b: (b.losses[:, None] < 1, b.losses >= 1),
+GOOD = r"condition: must return (boolean masks, like .*|masks of shape \(3,\)), got good "
+WRONG_SPLITS = {
+    GOOD + "as a ndarray of float64": lambda b: (1.0 * (b.losses < 1), b.losses >= 1),
+    GOOD + "as a ndarray of int64": lambda b: (b.losses.argsort(), b.losses >= 1),
+    GOOD + "as a list": lambda b: ([True, False, True], b.losses >= 1),
+    GOOD + r"of shape \(2,\)": lambda b: (b.losses[:2] < 1, b.losses >= 1),
+    GOOD + r"of shape \(3, 1\)": lambda b: (b.losses[:, None] < 1, b.losses >= 1),
+    "condition: split must return good and bad, got ndarray": lambda b: b.losses < 1,
+    "class_sums: must come from backward correction, got ": lambda b: (b.class_sums() > 0,) * 2,
 }
 
 
-@pytest.mark.parametrize(("got", "split"), WRONG_MASKS.items(), ids=WRONG_MASKS)
-def test_what_a_rule_of_ones_own_returns_must_be_masks_of_the_batch(got, split):
-    method = sigua.custom(Rule(split))
-    rule = r"^condition: must return (boolean masks, like .*|masks of shape \(3,\)), got good "
-    with pytest.raises(ValueError, match=rule + re.escape(got) + "; try "):
-        sigua.reference.split(method, [0.5, 1.0, 2.0])
-
-
-def test_one_mask_and_class_sums_without_a_matrix_are_refused():
-    """Good without bad; and what backward correction alone has."""
-    refused = {
-        "condition: split must return good and bad, got ndarray; try": lambda b: b.losses < 1,
-        "class_sums: must come from backward correction": lambda b: (b.class_sums() > 0,) * 2,
-    }
-    for message, split in refused.items():
-        with pytest.raises(ValueError, match=f"^{message}"):
-            sigua.reference.split(sigua.custom(Rule(split)), [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(("message", "split"), WRONG_SPLITS.items(), ids=WRONG_SPLITS)
+def test_what_a_rule_of_ones_own_returns_must_be_masks_of_the_batch(message, split):
+    """Good and bad, and of what this method has: class sums need backward correction."""
+    with pytest.raises(ValueError, match=f"^{message}.*; try "):
+        sigua.reference.split(sigua.custom(Rule(split)), [0.5, 1.0, 2.0])
 
 
 WRONG_AT = {

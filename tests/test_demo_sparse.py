@@ -103,16 +103,6 @@ def test_what_is_refused_dense_is_refused_sparse_in_the_same_words(rows):
     assert (ours[0], ours[1]) == (theirs[0], theirs[1])
 
 
-def test_corrupting_labels_draws_from_the_rows():
-    """100,000 draws of each of 3 classes, within 5 standard deviations."""
-    rows = np.array([[0.75, 0.25, 0.0], [0.125, 0.75, 0.125], [0.5, 0.0, 0.5]])
-    y = np.repeat(np.arange(3), 100_000).astype(np.int16)
-    noisy = sigua.corrupt_labels(y, TransitionMatrix(sp.csr_array(rows)), seed=1)
-    assert noisy.dtype == y.dtype
-    counts = np.bincount(3 * y.astype(int) + noisy, minlength=9).reshape(3, 3)
-    assert (np.abs(counts / 1e5 - rows) <= 5 * np.sqrt(rows * (1 - rows) / 1e5)).all()
-
-
 def test_a_sparse_matrix_has_the_noise_floor_of_its_rows():
     """Uniform, with a prior, and with observed frequencies: as the dense one, to rounding."""
     rng = np.random.default_rng(0)

@@ -22,6 +22,7 @@ SL, AG = sigua.sigua_sl(0.5, delta=0.2), sigua.sigua_ag(warmup=1)
 KNOWN = sigua.custom(sigua.Known())
 LOGITS, LABELS = np.zeros((6, 10), "float32"), np.arange(6)
 SOFT, ONE_HOT = np.full((6, 10), 0.1, "float32"), np.eye(10)[LABELS]
+STEPS = {"steps_per_epoch": 7}
 MASKED = np.ma.array(LABELS, mask=LABELS == 2)
 
 
@@ -68,6 +69,14 @@ def test_logits_and_labels_are_refused_by_every_function(logits, labels, words):
         (SL, jnp.float32(jnp.nan), {}, ["epoch", "got nan;"]),
         (SL, (0.1, 1.0), {}, ["epoch: must be method.at(t)", "3 numbers"]),
         (SL, (0.0, None, 2), {}, ["epoch: must be method.at(t)", "None"]),
+        (SL, 1.5, STEPS, ["epoch: must be a whole number", "1.5"]),
+        (SL, -1, STEPS, ["epoch: must be a whole number of at least 0"]),
+        (SL, 3, {"steps_per_epoch": 0}, ["steps_per_epoch: must be a whole number of at least 1"]),
+        (SL, 3, {"steps_per_epoch": 2.0}, ["steps_per_epoch: must be a whole number", "2.0"]),
+        (SL, SL.at(3), STEPS, ["steps_per_epoch: must be left out", "method.at(step / steps_per_"]),
+        (SL, np.arange(3), {}, ["epoch: must be one number", "(3,)", "vmap"]),
+        (SL, tuple(map(float, SL.at(3))), {}, ["epoch: must be method.at(t)"]),
+        (SL, tuple(np.ones((3, 2), int)), {}, ["epoch: must be method.at(t)"]),
         (SL, 0, {"where": LABELS}, ["where: must be bool(6,)", "got int32(6,);"]),
         (SL, 0, {"trusted": LABELS > 2}, ["trusted", "Known", "leaving it out"]),
         (KNOWN, 0, {}, ["trusted", "a boolean per example"]),
@@ -197,32 +206,7 @@ def test_traced_class_weights_are_checked_by_their_shape():
     assert jnp.isfinite(step(np.ones(10, "float32")))
 
 
-@pytest.mark.parametrize(
-    ("epoch", "method"),
-    [(1.0, SL), (3, sigua.sigua_sl(0.5, delta=lambda t: 0.1)), (0.5, sigua.standard())],
-)
-def test_a_traced_epoch_without_exact_numbers_is_refused(epoch, method):
-    """A fraction, or a schedule that never settles; `method.at(t)` is what the sentence names."""
-    step = jax.jit(sigua_loss, static_argnames="method")
-    refused(["an integer", "settle", "method.at(t)"], step, LOGITS, LABELS, epoch, method=method)
-    assert jnp.isfinite(step(LOGITS, LABELS, method.at(epoch), method=method))
-
-
-@pytest.mark.parametrize(
-    ("epoch", "steps", "words"),
-    [
-        (1.5, 7, ["epoch: must be a whole number", "1.5"]),
-        (-1, 7, ["epoch: must be a whole number of at least 0"]),
-        (3, 0, ["steps_per_epoch: must be a whole number of at least 1"]),
-        (3, 2.0, ["steps_per_epoch: must be a whole number", "2.0"]),
-        (SL.at(3), 7, ["steps_per_epoch: must be left out", "method.at(step / steps_per_"]),
-        (np.arange(3), None, ["epoch: must be one number", "(3,)", "vmap"]),
-        (tuple(map(float, SL.at(3))), None, ["epoch: must be method.at(t)"]),
-        (tuple(np.ones((3, 2), int)), None, ["epoch: must be method.at(t)"]),
-    ],
-)
-def test_steps_that_are_none_are_refused(epoch, steps, words):
-    refused(words, sigua_loss, LOGITS, LABELS, epoch, SL, steps_per_epoch=steps)
+UNSETTLED = sigua.sigua_sl(0.5, delta=lambda t: 0.1)
 
 
 class Changing:
@@ -240,14 +224,18 @@ class Changing:
 @pytest.mark.parametrize(
     ("epoch", "method", "steps", "words"),
     [
+        (1.0, SL, None, ["an integer", "settle", "method.at(t)"]),
+        (3, UNSETTLED, None, ["an integer", "settle", "method.at(t)"]),
+        (0.5, sigua.standard(), None, ["an integer", "settle", "method.at(t)"]),
         (1.5, SL, 7, ["epoch", "traced", "integer", "steps_per_epoch="]),
         (1, sigua.sigua_sl(0.5, 0.2, warmup=1000), 1001, ["steps_per_epoch", "1000000 steps"]),
-        (1, sigua.sigua_sl(0.5, delta=lambda t: 0.1), 7, ["epoch", "settle", "method.at(t)"]),
+        (1, UNSETTLED, 7, ["epoch", "settle", "method.at(t)"]),
         (jnp.arange(3), SL, 7, ["epoch: must be one number", "(3,)"]),
         (1, sigua.custom(Changing()), 3, ["condition: must have an at", "(1.0,)"]),
     ],
 )
-def test_traced_steps_that_are_none_are_refused(epoch, method, steps, words):
+def test_a_traced_epoch_or_step_without_exact_numbers_is_refused(epoch, method, steps, words):
+    """A fraction, or a schedule that never settles; `method.at(t)` is what the sentence names."""
     step = jax.jit(lambda epoch: sigua_loss(LOGITS, LABELS, epoch, method, steps_per_epoch=steps))
     refused(words, step, epoch)
 

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from contract import name
 from jax import numpy as jnp
 from jax_versions import as_users_do, in_64_bits
 
@@ -35,10 +36,6 @@ METHODS = [
     sigua.forward_correction(FULL),
     sigua.custom(sigua.Known(), gamma=0.1),
 ]
-
-
-def name(value):
-    return repr(value)[:60]
 
 
 @pytest.fixture

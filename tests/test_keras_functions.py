@@ -5,7 +5,7 @@ import importlib
 import keras
 import numpy as np
 import pytest
-from keras_shift import gradient
+from keras_shift import SL, T, gradient
 
 import sigua
 from sigua import reference
@@ -17,8 +17,6 @@ RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(scale=2, size=(N, K)).astype("float32")
 Y = RNG.integers(0, K, N)
 ROWS = np.eye(K, dtype="float32")[Y]
-T = sigua.TransitionMatrix([[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.7, 0], [0, 0, 0, 1]])
-SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
 METHODS = [SL, sigua.sigua_ag(warmup=0, gamma=0.25), sigua.sigua_bc(T, gamma=0.5)]
 METHODS += [sigua.sigua_bc(T, gamma=0.5, over="batch"), sigua.forward_correction(T)]
 LOSSES = [

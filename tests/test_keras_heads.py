@@ -3,14 +3,13 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import is_plain
+from keras_shift import SL, is_plain
 
 import sigua
 from sigua import reference
 from sigua_keras import SIGUA, SIGUAModel
 
 N = 24
-SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
 BC = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.4, 4), gamma=0.5)
 KNOWN = sigua.custom(sigua.Known(), gamma=0.25)
 CE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

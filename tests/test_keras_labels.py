@@ -3,25 +3,17 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import gradient
+from contract import name
+from keras_shift import DENSE, EPS, SL, SPARSE, T, assert_step, gradient
 
 import sigua
 from sigua import reference
 from sigua_keras import SIGUA, SIGUAModel, losses
 
-EPS = float(np.finfo(np.float32).eps)
 N, K = 32, 4
-SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
-T = sigua.TransitionMatrix([[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.7, 0], [0, 0, 0, 1]])
 METHODS = [SL, sigua.sigua_bc(T, gamma=0.5)]
-SPARSE = keras.losses.SparseCategoricalCrossentropy
 FORMS = ["-1", "k", "NaN", "fraction", "rows", "a row of -1"]
-DENSE = keras.losses.CategoricalCrossentropy
 WARNING = "epoch 0. 12 labels were not a class"  # a colon would end a filter
-
-
-def short(value):
-    return type(value).__name__
 
 
 @pytest.fixture
@@ -52,23 +44,16 @@ def without(labels, lost, form):
     ("form", "groups"),
     [*((form, None) for form in FORMS), ("-1", "class"), ("rows", "class")],
 )
-@pytest.mark.parametrize("method", METHODS, ids=short)
+@pytest.mark.parametrize("method", METHODS, ids=name)
 def test_a_label_that_is_no_class_takes_no_part(method, form, groups, mini_batch, lost):
     """The others are chosen, and descended on, as if these were not there, or had weight 0."""
     logits, labels = mini_batch
     loss = (DENSE if "row" in form else SPARSE)(from_logits=True)
     callback = SIGUA(method, groups=groups)
-    actual, logs = gradient(logits, without(labels, lost, form), loss, callback)
+    found = gradient(logits, without(labels, lost, form), loss, callback)
     kept = labels[~lost]
     done = reference.step(method, logits[~lost], kept, groups=kept if groups else None)
-    scale = (~lost).mean()
-    np.testing.assert_allclose(
-        actual[~lost], done.gradient * scale, rtol=0, atol=64 * EPS / len(kept)
-    )
-    assert not actual[lost].any()
-    assert logs["loss"] == pytest.approx(done.objective * scale, rel=1e-5)
-    assert logs["sigua_good"] == pytest.approx(done.split.good.mean())
-    assert logs["sigua_bad"] == pytest.approx(done.split.bad.mean())
+    assert_step(found, done, ~lost, (~lost).mean())
 
 
 OWN = [
@@ -79,7 +64,7 @@ OWN = [
 
 @pytest.mark.filterwarnings(f"ignore:{WARNING}")
 @pytest.mark.parametrize("form", ["k", "fraction", "rows"])
-@pytest.mark.parametrize("loss", OWN, ids=short)
+@pytest.mark.parametrize("loss", OWN, ids=name)
 def test_our_losses_know_who_has_no_class(loss, form, mini_batch, lost):
     """Alone they are 0 there; and SIGUA chooses among the others."""
     logits, labels = mini_batch
@@ -126,15 +111,7 @@ def test_labels_that_are_no_class_are_told_once(mini_batch, lost):
         assert len([w for w in seen if "not a class" in str(w.message)]) == 1
 
 
-def test_labels_of_which_none_is_a_class_are_refused(mini_batch):
-    logits, labels = mini_batch
-    model = keras.Sequential([keras.Input((K,)), keras.layers.Dense(K)])
-    model.compile("sgd", SPARSE(from_logits=True))
-    with pytest.raises(ValueError, match=f"^y: must be classes, .* got {N} labels in an epoch"):
-        model.fit(logits, labels + K, epochs=3, verbose=0, callbacks=[SIGUA(SL)])
-
-
-@pytest.mark.parametrize("method", [SL, METHODS[1], sigua.sigua_ag(warmup=0)], ids=short)
+@pytest.mark.parametrize("method", [SL, METHODS[1], sigua.sigua_ag(warmup=0)], ids=name)
 def test_rows_of_several_classes_are_nan_where_one_is_needed(method, mini_batch):
     """A compiled step cannot refuse them; without T, groups and margins they are soft labels."""
     logits, labels = mini_batch

@@ -6,14 +6,12 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from keras_shift import gradient
+from keras_shift import EPS, SL, gradient
 
 import sigua
 from sigua import losses as spec
 from sigua import reference
 from sigua_keras import SIGUA, losses
-
-EPS = float(np.finfo(np.float32).eps)
 
 PAIRS = {
     "sce": (losses.SymmetricCrossEntropy, {}, spec.symmetric_cross_entropy),
@@ -134,11 +132,10 @@ def test_several_labels_are_one_example():
     """Keras averages binary cross-entropy over the labels, so that a row is an example."""
     rng = np.random.default_rng(3)
     z, labels = rng.normal(size=(8, 3)).astype("float32"), rng.integers(0, 2, (8, 3))
-    method = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
     loss = keras.losses.BinaryCrossentropy(from_logits=True)
-    gradient, logs = step(method, z, labels.astype("float32"), loss)
+    gradient, logs = step(SL, z, labels.astype("float32"), loss)
     rows = reference.cross_entropy(two(z), labels.ravel()).reshape(8, 3).mean(axis=1)
-    split = reference.split(method, rows)
+    split = reference.split(SL, rows)
     weights = sigua.signed_weights(split, 0.25)
     close(logs["loss"], sigua.objective(rows, weights))
     slopes = (1 / (1 + np.exp(-z.astype("float64"))) - labels) / 3

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from contract import Memory
-from keras_shift import Shift
+from keras_shift import EPS, Shift
 
 import sigua
 from sigua import reference
@@ -12,7 +12,6 @@ from sigua.confidence import moved, rates
 from sigua_keras import SIGUA, SIGUAModel
 
 BACKEND = keras.config.backend()
-EPS = float(np.finfo(np.float32).eps)
 SPARSE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 N, K = 24, 4
 T = sigua.TransitionMatrix([[0.5, 0.5, 0, 0], [0, 0.6, 0.4, 0], [0, 0, 1, 0], [0.3, 0, 0, 0.7]])

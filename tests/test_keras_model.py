@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from contract import name
 from keras_shift import is_plain
 
 import sigua
@@ -22,10 +23,6 @@ def data():
     return rng.normal(size=(N, 5)).astype("float32"), rng.integers(0, 3, N)
 
 
-def short(method):
-    return type(method).__name__
-
-
 def network():
     inputs = keras.Input((5,))
     return keras.Model(inputs, keras.layers.Dense(3, activation="softmax")(inputs))
@@ -43,7 +40,7 @@ def cross_entropy(model, x, y):
 
 
 @pytest.mark.parametrize(
-    "method", [METHOD, sigua.sigua_bc(T), sigua.forward_correction(T)], ids=short
+    "method", [METHOD, sigua.sigua_bc(T), sigua.forward_correction(T)], ids=name
 )
 def test_the_model_is_saved_with_its_method_and_its_epoch(method, data, tmp_path):
     """Reloaded, it predicts the same, has the same method and epoch, and trains on."""

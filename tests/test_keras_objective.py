@@ -3,13 +3,12 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import Shift, gradient
+from contract import name
+from keras_shift import DENSE, EPS, SL, SPARSE, Shift, T, gradient
 
 import sigua
 from sigua import TransitionMatrix, reference
 from sigua_keras import SIGUA
-
-EPS = float(np.finfo(np.float32).eps)
 
 
 def step(method, inputs, labels, loss, epoch=0, activation=None, compile=None, **fit):
@@ -30,14 +29,7 @@ def close(actual, expected, factor=8.0):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=factor * EPS / len(expected))
 
 
-SPARSE = keras.losses.SparseCategoricalCrossentropy
-DENSE = keras.losses.CategoricalCrossentropy
-T = TransitionMatrix([[0.7, 0.1, 0.1, 0.1], [0.2, 0.8, 0, 0], [0, 0.3, 0.6, 0.1], [0, 0, 0.4, 0.6]])
 SYMMETRIC = TransitionMatrix.symmetric(0.4, 4)
-
-
-def short(method):
-    return repr(method).partition("(")[0]
 
 
 METHODS = [
@@ -73,7 +65,7 @@ def column(labels):
         (keras.losses.sparse_categorical_crossentropy, "softmax", np.asarray),
     ],
 )
-@pytest.mark.parametrize("method", [METHODS[1], METHODS[4], METHODS[5]], ids=short)
+@pytest.mark.parametrize("method", [METHODS[1], METHODS[4], METHODS[5]], ids=name)
 def test_cross_entropies_and_labels_of_every_form(loss, activation, form, method, mini_batch):
     """Names, functions and objects, probabilities and logits, and labels of any shape agree."""
     logits, labels = mini_batch
@@ -94,11 +86,11 @@ def test_cross_entropies_and_labels_of_every_form(loss, activation, form, method
 @pytest.mark.parametrize(
     "method",
     [
-        sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0),
+        SL,
         sigua.sigua_bc(TransitionMatrix([[0.8, 0.2], [0.4, 0.6]])),
         sigua.forward_correction(TransitionMatrix([[0.8, 0.2], [0.4, 0.6]])),
     ],
-    ids=short,
+    ids=name,
 )
 def test_one_sigmoid_unit_is_two_classes(loss, activation, form, method):
     """Binary cross-entropy on one unit z equals the reference on the logits (0, z)."""
@@ -141,7 +133,7 @@ def test_forward_correction_of_any_loss_hands_it_noisy_predictions(matrix, mini_
     assert logs["loss"] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("method", [METHODS[2], METHODS[4]], ids=short)
+@pytest.mark.parametrize("method", [METHODS[2], METHODS[4]], ids=name)
 @pytest.mark.parametrize("form", ["examples", "column", "classes"])
 def test_weights_of_the_user_scale_and_do_not_rank(method, form, mini_batch):
     """They multiply the gradient of each example; those of weight 0 take no rank."""
@@ -161,7 +153,7 @@ def test_weights_of_the_user_scale_and_do_not_rank(method, form, mini_batch):
     assert logs["sigua_good"] == pytest.approx(expected.split.good.mean())
 
 
-@pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=short)
+@pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=name)
 def test_reduction_and_loss_weights_stay_the_users(method, mini_batch):
     """A sum is a sum, and a loss weight multiplies it."""
     logits, labels = mini_batch
@@ -181,7 +173,7 @@ def test_known_reads_the_sign_of_the_sample_weight():
     assert logs["sigua_good"] == logs["sigua_bad"] == 0.5
 
 
-@pytest.mark.parametrize("method", METHODS[1:4], ids=short)
+@pytest.mark.parametrize("method", METHODS[1:4], ids=name)
 def test_a_batch_without_weight_changes_nothing(method, mini_batch):
     """If all weights are 0, the loss is 0 and so is the gradient."""
     logits, labels = mini_batch
@@ -195,15 +187,15 @@ def test_a_batch_without_weight_changes_nothing(method, mini_batch):
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_is_ranked_in_float32(policy):
     """With 300 classes, labels stay whole numbers and the selection is that of float32."""
-    rng, method = np.random.default_rng(3), sigua.sigua_sl(0.5, 0.25, gamma=0.25, warmup=0)
+    rng = np.random.default_rng(3)
     rows = rng.normal(size=(64, 300)).astype("float32")
     half = keras.ops.cast(rows, policy.removeprefix("mixed_"))
     rows = keras.ops.convert_to_numpy(keras.ops.cast(half, "float32"))  # only the loss may round
     labels = np.concatenate([np.arange(32), 299 - np.arange(32)])
     layer = Shift(rows.shape, dtype=policy)
-    slopes, logs = gradient(rows, labels, SPARSE(from_logits=True), SIGUA(method), layer=layer)
+    slopes, logs = gradient(rows, labels, SPARSE(from_logits=True), SIGUA(SL), layer=layer)
     assert layer.compute_dtype == policy.removeprefix("mixed_")
-    expected = reference.step(method, rows, labels)
+    expected = reference.step(SL, rows, labels)
     assert logs["sigua_good"] == expected.split.good.mean()
     at_label = slopes[np.arange(64), labels]  # negative for who is descended on
     np.testing.assert_array_equal(at_label < 0, expected.split.good)

@@ -7,6 +7,7 @@ its weights, statistics and draws; what a path leaves out is seen there.
 import keras
 import numpy as np
 import pytest
+from contract import name
 
 import sigua
 from sigua_keras import SIGUA, SIGUAModel
@@ -15,10 +16,6 @@ N, BATCH = 40, 16  # 16, 16 and a partial last batch of 8
 CE = keras.losses.CategoricalCrossentropy
 SMOOTH = CE(label_smoothing=0.2)
 METHODS = [sigua.standard(), sigua.backward_correction(sigua.TransitionMatrix(np.eye(3)))]
-
-
-def short(method):
-    return type(method).__name__
 
 
 @pytest.fixture(params=["float32", "mixed_bfloat16", "mixed_float16"])
@@ -87,7 +84,7 @@ class Model(Plain):
 
 PATHS = [Callback, Attached, Model]
 every_path = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
-every_method = pytest.mark.parametrize("method", METHODS, ids=short)
+every_method = pytest.mark.parametrize("method", METHODS, ids=name)
 
 
 def trained(path, steps, method=None, heads=1):
@@ -107,8 +104,8 @@ def same_as_plain(path, steps, method, heads=1, atol=2e-6):
     ours, logs = trained(path, steps, method, heads)
     for one, other in zip(ours, plain, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=atol)
-    for name, values in expected.items():
-        np.testing.assert_allclose(logs[name], values, rtol=0, atol=10 * atol)
+    for each, values in expected.items():
+        np.testing.assert_allclose(logs[each], values, rtol=0, atol=10 * atol)
     return ours
 
 

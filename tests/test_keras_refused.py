@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import is_plain
+from keras_shift import SL, is_plain
 
 import sigua
 from sigua_keras import SIGUA, SIGUAModel
@@ -12,7 +12,6 @@ X = np.random.default_rng(0).normal(size=(8, 5)).astype("float32")
 Y = np.arange(8) % 3
 ROWS = np.eye(3, dtype="float32")[Y]
 CE = keras.losses.SparseCategoricalCrossentropy()
-SL = sigua.sigua_sl(0.5, delta=0.25, gamma=0.25, warmup=0)
 AG = sigua.sigua_ag(warmup=0)
 KNOWN = sigua.custom(sigua.Known(), gamma=0.25)
 BC = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 3), gamma=0.5)

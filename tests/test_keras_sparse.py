@@ -4,13 +4,11 @@ import keras
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from keras_shift import gradient
+from keras_shift import EPS, gradient
 
 import sigua
 from sigua import TransitionMatrix
 from sigua_keras import SIGUA
-
-EPS = float(np.finfo(np.float32).eps)
 
 
 def confusions(k, size=5):

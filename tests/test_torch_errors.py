@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -143,11 +144,45 @@ META = LOGITS.to("meta"), LABELS.to("meta")
         ),
         (SL, (META[0], LABELS), {}, ["target", "input's device, meta, got cpu"]),
         (SL, META, {}, ["input: must be on the criterion's device, cpu, got meta"]),
+        # Another loss.
+        (SL, (LOGITS, LABELS), {"loss": F.cross_entropy}, ["loss per example, ", "got a scalar"]),
+        (SL, (LOGITS, LABELS), {"loss": lambda z, y: z}, ["loss per example, (6,), got (6, 10)"]),
+        (SL, (torch.zeros(8, 1), torch.zeros(8)), {"loss": nn.MSELoss()}, ["(8, 8)", "one shape"]),
+        (SL, (LOGITS, LOGITS.long()), {"loss": BCE()}, ["target: must be float", "target.float()"]),
+        (
+            SL,
+            (LOGITS, LOGITS - 1),
+            {"loss": BCE()},
+            ["float in [0, 1]", "got -1 at [0, 0]", "where="],
+        ),
+        (
+            AG,
+            (LOGITS, SOFT),
+            {"loss": nn.MSELoss()},
+            ["loss: must return a loss per example, (6,)"],
+        ),
+        # Groups.
+        (SL, (LOGITS, SOFT), {"groups": "class"}, ["groups: ", "'class' without class indices"]),
+        (SL, (LOGITS, LABELS), {"groups": "image"}, ["'image' without several losses per image"]),
+        (
+            SL,
+            (LOGITS, LABELS),
+            {"groups": lambda z, y: y[:5]},
+            ["integers with a loss's shape, (6,)"],
+        ),
+        (
+            SL,
+            (LOGITS, LABELS),
+            {"groups": lambda z, y: y.float()},
+            ["groups: must return integers"],
+        ),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
 def test_call_refuses(method, arguments, options, words):
     options = dict(options)
-    criterion = SIGUALoss(method, options.pop("loss", None), steps_per_epoch=4)
+    given = {name: options.pop(name, None) for name in ("loss", "groups")}
+    criterion = SIGUALoss(method, **given, steps_per_epoch=4)
     logits = arguments[0]
     if isinstance(logits, torch.Tensor) and logits.is_floating_point():
         logits = logits.clone().requires_grad_()
@@ -157,47 +192,6 @@ def test_call_refuses(method, arguments, options, words):
     assert "\n" not in str(error.value)
     assert criterion.epoch == 0
     assert criterion.split is None
-
-
-@pytest.mark.parametrize(
-    ("loss", "logits", "target", "words"),
-    [
-        (nn.functional.cross_entropy, LOGITS, LABELS, "loss per example, .* got a scalar"),
-        (lambda z, y: z, LOGITS, LABELS, r"loss per example, \(6,\), got \(6, 10\)"),
-        (nn.MSELoss(), torch.zeros(8, 1), torch.zeros(8), r"got \(8, 8\).*of one shape"),
-        (BCE(), LOGITS, LOGITS.long(), r"target: must be float .* try target\.float\(\)"),
-        (
-            BCE(),
-            LOGITS,
-            LOGITS - 1,
-            r"target: must be float in \[0, 1\].* got -1 at \[0, 0\].*where=",
-        ),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
-def test_another_loss_is_refused_where_it_does_not_fit(loss, logits, target, words):
-    criterion = SIGUALoss(SL, loss, steps_per_epoch=4)
-    with pytest.raises(ValueError, match=words):
-        criterion(logits.clone().requires_grad_(), target)
-    assert criterion.epoch == 0
-    with pytest.raises(ValueError, match=r"^loss: must return a loss per example, \(6,\), got"):
-        SIGUALoss(AG, nn.MSELoss())(LOGITS.clone().requires_grad_(), SOFT)
-
-
-@pytest.mark.parametrize(
-    ("groups", "target", "words"),
-    [
-        ("class", SOFT, "'class' without class indices"),
-        ("image", LABELS, "'image' without several losses per image"),
-        (lambda z, y: y[:5], LABELS, r"must return integers with a loss's shape, \(6,\)"),
-        (lambda z, y: y.float(), LABELS, "must return integers"),
-    ],
-)
-def test_groups_that_do_not_fit_are_refused(groups, target, words):
-    criterion = SIGUALoss(SL, groups=groups, steps_per_epoch=4)
-    with pytest.raises(ValueError, match=f"^groups: .*{words}"):
-        criterion(LOGITS.clone().requires_grad_(), target)
-    assert criterion.epoch == 0
 
 
 def test_sharded_logits_are_refused(tmp_path):

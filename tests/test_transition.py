@@ -98,6 +98,10 @@ REFUSED_ROWS = {
     "wide": ([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], r"square matrix, got shape \(2, 3\)"),
     "flat": ([0.5, 0.5], r"square matrix, got shape \(2,\)"),
     "stack": (np.ones((2, 2, 2)) / 2, r"square matrix, got shape \(2, 2, 2\)"),
+    "ragged": ([[1, 0], [1]], "must be an array.* different lengths"),
+    "words": ([["a", 0], [1, 0]], "must be a square matrix"),
+    "complex": (np.eye(2) * (1 + 0j), "must be real.* complex128"),
+    "masked": (np.ma.masked_less(np.eye(2), 0.5), "2 of them"),
     "no class": (np.zeros((0, 0)), r"square matrix, got shape \(0, 0\)"),
     "singular": ([[0.5, 0.5], [0.5, 0.5]], "invertible, .* at most 10000, got .* number of .*; "),
     "nearly": ([[0.5, 0.5], [0.49995, 0.50005]], r"condition number of 2e\+04; try less noise"),
@@ -220,22 +224,6 @@ def test_a_matrix_says_in_which_form_it_is_kept(T, form):
     assert T.form == form
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: TransitionMatrix.pair(0.2, 4).inverse_pair, ["T: must be symmetric noise"]),
-        (lambda: TransitionMatrix([[1, 0], [1]]), ["rows: must be an array", "different lengths"]),
-        (lambda: TransitionMatrix([["a", 0], [1, 0]]), ["rows: must be a square matrix"]),
-        (lambda: TransitionMatrix(np.eye(2) * (1 + 0j)), ["rows: must be real", "complex128"]),
-        (lambda: TransitionMatrix(np.ma.masked_less(np.eye(2), 0.5)), ["rows", "2 of them"]),
-    ],
-)
-def test_refusals_name_what_was_given(make, words):
-    with pytest.raises(ValueError) as error:  # noqa: PT011
-        make()
-    assert all(word in str(error.value) for word in words), error.value
-
-
 def test_pair_noise_of_many_classes_never_becomes_an_array_of_k_by_k():
     """100,000 classes have 200,000 entries."""
     tracemalloc.start()
@@ -278,6 +266,8 @@ def test_backward_correction_by_a_sparse_matrix_is_by_its_dense_inverse_and_not_
     sigua.backward_correction(TransitionMatrix.symmetric(0.2, 10_001))
     with pytest.raises(ValueError, match=r"^T: must be kept sparse, got .*pair\(0.2, 4\);"):
         TransitionMatrix.pair(0.2, 4).column_table  # noqa: B018
+    with pytest.raises(ValueError, match=r"^T: must be symmetric noise"):
+        TransitionMatrix.pair(0.2, 4).inverse_pair  # noqa: B018
 
 
 SWAPPED = {i: i ^ 1 for i in range(1100)}
