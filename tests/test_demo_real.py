@@ -34,18 +34,8 @@ def test_checked_labels_beat_plain_training_on_labels_from_rules(real):
 
 def test_agreement_is_judged_at_the_end_on_sets_the_advice_was_not_written_on(real):
     """A row for each way to choose the epoch; one epoch, which all choose."""
-    options = [
-        "--unseen",
-        "--checked",
-        "100",
-        "--only",
-        "plain",
-        "sigua_ag",
-        "GCE",
-        "--epochs",
-        "1",
-    ]
-    text, rows = real(*options, "--sets", "wine, by class")
+    options = "--unseen", "--checked", "100", "--epochs", "1", "--sets", "wine, by class"
+    text, rows = real(*options, "--only", "plain", "sigua_ag", "GCE")
     (accuracy,) = next(row["test"] for row in rows if row["recipe"] == "sigua_ag")
     for way in ("by held-out noisy labels", "by the checked", "the last"):
         assert f"| sigua_ag | {way} | {accuracy:.1f} |" in text

@@ -7,6 +7,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from test_transition import REFUSED_ROWS
 
 import sigua
 from sigua import TransitionMatrix
@@ -75,20 +76,19 @@ def test_matrices_that_are_kept_in_different_ways_are_different():
     assert TransitionMatrix(sp.csr_array(pair.rows)) == pair
 
 
-REFUSED = [
-    [[1.1, -0.1], [0.2, 0.8]],
-    [[1.0, 0.0], [-1e-7, 1 + 1e-7]],
-    [[0.5, 0.5], [float("nan"), 1.0]],
-    [[0.5, 0.5], [0.0, float("inf")]],
-    [[9, 1], [2, 8]],
-    [[0.9, 0.1], [0.0, 0.0]],
-    [[0.9, 0.1], [0.2, 0.80001]],
-    [[0.9, 0.2], [0.1, 0.8]],
-    [[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]],
-    [[1.0]],
-    [[0.5, 0.5], [0.49995, 0.50005]],
-    [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]],
-]
+NAMES = (
+    "negative",
+    "below rounding",
+    "nan",
+    "inf",
+    "counts",
+    "just off",
+    "transposed",
+    "wide",
+    "nearly",
+)
+REFUSED = [REFUSED_ROWS[name][0] for name in NAMES]
+REFUSED += [[[1.0]], [[0.9, 0.1], [0.0, 0.0]], [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]]
 
 
 @pytest.mark.parametrize("rows", REFUSED)

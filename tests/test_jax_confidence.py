@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from contract import Memory
+from contract import Memory, assert_same
 from jax import numpy as jnp
 
 import sigua
@@ -64,8 +64,7 @@ def test_equals_the_spec_epoch_by_epoch(how, rng):
             (value, gradient), split, state = step(logits, labels, epoch, state)
             want = reference.step(method, logits, labels, epoch, **memory.given())
             memory.add(logits, labels)
-            np.testing.assert_array_equal(split.good, want.split.good)
-            np.testing.assert_array_equal(split.bad, want.split.bad)
+            assert_same(split, want.split)
             np.testing.assert_allclose(value, want.objective, rtol=32 * EPS, atol=8 * EPS)
             np.testing.assert_allclose(gradient, want.gradient, rtol=0, atol=8 * EPS / n)
     assert 0.05 < want.split.good.mean() < 0.9

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from contract import name
+from contract import assert_same, name
 from jax import numpy as jnp
 from jax_versions import as_users_do, in_64_bits
 
@@ -70,11 +70,6 @@ def differentiated(logits, labels, epoch, method, **options):
     """Return value and gradient, compiled: operator by operator takes longer."""
     whole = jax.value_and_grad(lambda x: sigua_loss(x, labels, epoch, method, **options))
     return jax.jit(whole)(logits)
-
-
-def assert_same(chosen, want):
-    np.testing.assert_array_equal(chosen.good, want.good)
-    np.testing.assert_array_equal(chosen.bad, want.bad)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=name)

@@ -153,16 +153,6 @@ def test_weights_of_the_user_scale_and_do_not_rank(method, form, mini_batch):
     assert logs["sigua_good"] == pytest.approx(expected.split.good.mean())
 
 
-@pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=name)
-def test_reduction_and_loss_weights_stay_the_users(method, mini_batch):
-    """A sum is a sum, and a loss weight multiplies it."""
-    logits, labels = mini_batch
-    loss = SPARSE(from_logits=True, reduction="sum")
-    gradient, _ = step(method, logits, labels, loss, 6, compile={"loss_weights": 0.5})
-    expected = reference.step(method, logits, labels, epoch=6).gradient
-    close(gradient / 16, expected, factor=64)
-
-
 def test_known_reads_the_sign_of_the_sample_weight():
     """Plus is good, minus is bad, the magnitude scales, and 0 is neither."""
     marks, known = np.array([1.0, -1.0, 2.0, -0.5, 0.0]), sigua.custom(sigua.Known(), gamma=0.25)

@@ -3,22 +3,12 @@
 import keras
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from keras_shift import EPS, gradient
+from test_demo_sparse import confusions
 
 import sigua
 from sigua import TransitionMatrix
 from sigua_keras import SIGUA
-
-
-def confusions(k, size=5):
-    """Each class of a group of `size` is confused with two others of it."""
-    rng = np.random.default_rng(0)
-    each = np.repeat(np.arange(k), 2)
-    others = each // size * size + (each + rng.integers(1, size, 2 * k)) % size
-    rates = rng.uniform(0, 0.4, k)
-    shares = (rng.dirichlet([1, 1], k) * rates[:, None]).ravel()
-    return sp.coo_array((shares, (each, others)), shape=(k, k)) + sp.diags_array(1 - rates)
 
 
 def batch(k, n=100):

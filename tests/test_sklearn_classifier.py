@@ -9,14 +9,16 @@ import torch
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 import sigua
-from sigua_sklearn import SIGUAClassifier, _choice
+from sigua_sklearn import PrunedClassifierCV, SIGUAClassifier, _choice
 from sigua_sklearn._training import Part, Run
 
 ALWAYS = nn.Linear(4, 3)
@@ -353,3 +355,12 @@ def test_who_was_checked_is_refused_in_another_order_than_the_rows():
     checked = pd.Series(np.arange(60) < 20)
     with pytest.raises(ValueError, match=r"^checked: must be in the order of the rows of X, "):
         SIGUAClassifier(epochs=1).fit(frame, np.arange(60) % 3, checked=checked[::-1])
+
+
+ESTIMATORS = [SIGUAClassifier(epochs=3), PrunedClassifierCV(LogisticRegression(max_iter=500))]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learns_own_check(estimator, check):
+    """All; that of the array API is skipped by scikit-learn, unless SCIPY_ARRAY_API is set."""
+    check(estimator)

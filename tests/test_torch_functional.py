@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from contract import METHODS, N, name, samples
+from contract import METHODS, N, assert_same, name, samples
 from torch import nn
 from torch.nn import functional as F
 
@@ -42,20 +42,7 @@ def test_the_two_are_the_criterion(method, epoch, names):
     want = criterion(logits, labels)
     torch.testing.assert_close(value, want)
     torch.testing.assert_close(gradient, torch.autograd.grad(want, logits)[0])
-    assert torch.equal(chosen.good, criterion.split.good)
-    assert torch.equal(chosen.bad, criterion.split.bad)
-
-
-def test_another_loss_may_rank(names):
-    """Rank by cross-entropy, optimise the smoothed one: the masks are the former's."""
-    logits, labels = batch()
-    ranked = F.cross_entropy(logits, labels, reduction="none")
-    chosen = select(ranked, 0, SL)
-    expected = reference.step(SL, logits.detach().numpy(), labels.numpy()).split
-    np.testing.assert_array_equal(chosen.good, expected.good)
-    np.testing.assert_array_equal(chosen.bad, expected.bad)
-    weights = expected.good - 0.3 * expected.bad
-    np.testing.assert_allclose(chosen.weights, weights, rtol=1e-6)
+    assert_same(chosen, criterion.split)
 
 
 def test_losses_may_have_any_shape_and_half_precision(names):

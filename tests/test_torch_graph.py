@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from contract import SPARSE_T, assert_same
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,6 +23,8 @@ METHODS = {
     "known": sigua.custom(sigua.Known(), gamma=0.001),
     "ag": sigua.sigua_ag(),
     "margins": sigua.sigua_ag(by_class=False, gamma=0.1),
+    "sparse": sigua.sigua_bc(SPARSE_T, gamma=0.5),
+    "sparse forward": sigua.forward_correction(SPARSE_T),
 }
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 SIZES = (128, 100, 64, 128, 32, 77, 600)
@@ -56,8 +59,7 @@ def train(method, epochs, soft=False, **options):
             got, want = logits.clone().requires_grad_(), logits.clone().requires_grad_()
             call(step, method, got, *rest).backward()
             call(eager, method, want, *rest).backward()
-            assert torch.equal(compiled.split.good, eager.split.good)
-            assert torch.equal(compiled.split.bad, eager.split.bad)
+            assert_same(compiled.split, eager.split)
             torch.testing.assert_close(got.grad, want.grad, rtol=1e-5, atol=1e-6 / n)
     assert compiled.epoch == eager.epoch
     # Once more where the first call finds out how many classes the confidence is for.
@@ -79,18 +81,21 @@ def test_so_it_does_where_steps_tell_the_epoch(kind):
     assert train(METHODS[kind], 14, steps_per_epoch=len(SIZES)) <= 2
 
 
+OPTIONS = {
+    "plain": {},
+    "weight": {"loss": nn.CrossEntropyLoss(torch.linspace(1, 2, 10), label_smoothing=0.1)},
+    "groups": {"groups": "class"},
+    "loss": {"loss": losses.generalized_cross_entropy},
+}
+
+
 @pytest.mark.parametrize("kind", ["sl", "bc", "ag"])
 @pytest.mark.parametrize("options", ["soft", "weight", "groups", "loss"])
 def test_so_it_does_with_options(kind, options):
     """Class probabilities of several sizes, as mixup makes them, among them."""
     if kind == "ag" and options == "groups":
         return  # which judges each example alone
-    given = {
-        "soft": {"soft": True},
-        "weight": {"loss": nn.CrossEntropyLoss(torch.linspace(1, 2, 10), label_smoothing=0.1)},
-        "groups": {"groups": "class"},
-        "loss": {"loss": losses.generalized_cross_entropy},
-    }[options]
+    given = {"soft": True} if options == "soft" else OPTIONS[options]
     assert train(METHODS[kind], 2, **given) <= 2
 
 
@@ -123,13 +128,6 @@ def test_a_graph_takes_a_rule_of_ones_own_whole():
 
 
 # On a device.
-
-OPTIONS = {
-    "plain": {},
-    "weight": {"loss": nn.CrossEntropyLoss(torch.ones(10), label_smoothing=0.1)},
-    "groups": {"groups": "class"},
-    "loss": {"loss": losses.generalized_cross_entropy},
-}
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
