@@ -101,6 +101,13 @@ def documented():
     return blocks
 
 
+@pytest.fixture(params=["numpy", "torch"])
+def names(request, monkeypatch):
+    """By which names PyTorch's step is done: NumPy's, as on the CPU, or its own."""
+    if request.param == "torch":
+        monkeypatch.setattr("sigua_torch._ops.is_viewable", lambda x: False)
+
+
 @pytest.fixture
 def example(monkeypatch, capsys, tmp_path):
     """Run an example as a user does, but in this process; return what it prints.

@@ -7,7 +7,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_transition import REFUSED_ROWS
+from test_transition import REFUSED_NUMBERS
 
 import sigua
 from sigua import TransitionMatrix
@@ -76,18 +76,7 @@ def test_matrices_that_are_kept_in_different_ways_are_different():
     assert TransitionMatrix(sp.csr_array(pair.rows)) == pair
 
 
-NAMES = (
-    "negative",
-    "below rounding",
-    "nan",
-    "inf",
-    "counts",
-    "just off",
-    "transposed",
-    "wide",
-    "nearly",
-)
-REFUSED = [REFUSED_ROWS[name][0] for name in NAMES]
+REFUSED = [rows for rows, _ in REFUSED_NUMBERS.values()]
 REFUSED += [[[1.0]], [[0.9, 0.1], [0.0, 0.0]], [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]]
 
 

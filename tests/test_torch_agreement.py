@@ -38,13 +38,6 @@ def seen(criterion):
     return criterion.get_extra_state()[:, 1:11]
 
 
-@pytest.fixture(params=["numpy", "torch"])
-def names(request, monkeypatch):
-    """By which names the step is done."""
-    if request.param == "torch":
-        monkeypatch.setattr("sigua_torch._ops.is_viewable", lambda x: False)
-
-
 @pytest.mark.parametrize("how", [{}, {"by_class": False}, {"power": 0.5}], ids=str)
 @pytest.mark.parametrize("gamma", [0.0, 0.3])
 @pytest.mark.parametrize("shape", [(), (3,)], ids=["examples", "pixels"])
@@ -133,12 +126,18 @@ def test_another_number_of_classes_is_refused_before_anything_changes():
 
 
 @pytest.mark.parametrize("size", [1, 7, 16])
-@pytest.mark.parametrize("count", ["examples", "twice as many", "with ignored ones", "on a device"])
+@pytest.mark.parametrize(
+    "count", ["examples", "twice as many", "with ignored ones", "on a device", "weights"]
+)
 def test_micro_batches_are_the_big_batch_whatever_the_number_counts(size, count):
-    """Gradient, choice and confidence: it moves once a step, when the step has ended."""
-    whole, generator = trained()
+    """Gradient, choice and confidence: it moves once a step, when the step has ended.
+
+    With class weights of one half the total of 36 labels is 18.
+    """
+    halves = nn.CrossEntropyLoss(weight=torch.full((10,), 0.5))
+    whole, generator = trained(loss=halves if count == "weights" else None)
     parts = copy.deepcopy(whole)
-    items = {"examples": 36, "twice as many": 72}.get(count, 48)
+    items = {"examples": 36, "twice as many": 72, "weights": 18.0}.get(count, 48)
     items = torch.tensor(items) if count == "on a device" else items
     for _ in range(3):
         logits, labels = batch(48, generator)
@@ -177,13 +176,19 @@ def test_a_new_epoch_ends_the_step_a_fraction_of_one_does_not_and_a_whole_mini_b
 
 
 @pytest.mark.parametrize(
-    ("items", "later"),
-    [((32, 32, 32), 2), ((torch.tensor(32),) * 3, 2), ((64, 60), 1), ((20, 32), 1)],
-    ids=["more than all", "of a tensor", "another number", "a larger number"],
+    ("items", "later", "weight"),
+    [
+        ((32, 32, 32), 2, 1.0),
+        ((16.0, 16.0, 16.0), 2, 0.5),
+        ((torch.tensor(32),) * 3, 2, 1.0),
+        ((64, 60), 1, 1.0),
+        ((20, 32), 1, 1.0),
+    ],
+    ids=["more than all", "by weight", "of a tensor", "another number", "a larger number"],
 )
-def test_a_forgotten_end_of_a_step_is_said_as_soon_as_it_is_certain(items, later):
+def test_a_forgotten_end_of_a_step_is_said_as_soon_as_it_is_certain(items, later, weight):
     """More take part than the step has, or it has another number; nothing is changed then."""
-    criterion, generator = trained()
+    criterion, generator = trained(loss=nn.CrossEntropyLoss(torch.full((10,), weight)))
     before = seen(criterion)
     for i, number in enumerate(items):
         logits, labels = batch(16, generator)
@@ -220,19 +225,3 @@ def test_inside_a_transform_it_is_refused_for_it_cannot_move(transform):
     counting = SIGUALoss(sigua.self_teaching(0.5), steps_per_epoch=5)
     with pytest.raises(ValueError, match=r"^steps_per_epoch: must be None inside a transform"):
         transform(counting)(*given)
-
-
-def test_the_total_of_a_step_with_class_weights_is_the_sum_of_its_labels_weights():
-    """Weights of one half: four micro-batches of 16 labels count 32, and are the big batch."""
-    weighted = nn.CrossEntropyLoss(weight=torch.full((10,), 0.5))
-    criterion, generator = trained(loss=weighted)
-    whole = copy.deepcopy(criterion)
-    logits, labels = batch(64, generator)
-    parts = zip(logits.split(16), labels.split(16), strict=True)
-    value = sum(criterion(*part, num_items_in_batch=32.0) for part in parts)
-    torch.testing.assert_close(value, whole(logits, labels))
-    criterion.end_step()
-    torch.testing.assert_close(seen(criterion), seen(whole))
-    criterion(logits, labels, num_items_in_batch=32.0)
-    with pytest.raises(ValueError, match=r"^num_items_in_batch: .*end_step\(\) after each"):
-        criterion(logits, labels, num_items_in_batch=32.0)

@@ -9,17 +9,10 @@ from torch.nn import functional as F
 
 import sigua
 from sigua import reference
-from sigua_torch import SIGUALoss, _ops, corrected_losses, select
+from sigua_torch import SIGUALoss, corrected_losses, select
 
 SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
 KNOWN = sigua.custom(sigua.Known(), gamma=0.2)
-
-
-@pytest.fixture(params=["numpy", "torch"])
-def names(request, monkeypatch):
-    """By which names the step is done."""
-    if request.param == "torch":
-        monkeypatch.setattr(_ops, "is_viewable", lambda x: False)
 
 
 def batch():

@@ -87,7 +87,7 @@ def test_symmetric_noise_never_becomes_an_array_of_k_by_k():
     assert peak < 1_000_000
 
 
-REFUSED_ROWS = {
+REFUSED_NUMBERS = {
     "negative": ([[1.1, -0.1], [0.2, 0.8]], r"got -0\.1 at \[0, 1\].*p\(observed j \| true i\)"),
     "below rounding": ([[1.0, 0.0], [-1e-7, 1 + 1e-7]], r"got -1e-07 at \[1, 0\]"),
     "nan": ([[0.5, 0.5], [float("nan"), 1.0]], r"got nan at \[1, 0\]"),
@@ -96,6 +96,9 @@ REFUSED_ROWS = {
     "just off": ([[0.9, 0.1], [0.2, 0.80001]], "got 1.00001 in row 1"),
     "transposed": ([[0.9, 0.2], [0.1, 0.8]], "got 1.1 in row 0; try rows.T, .*from_cleanlab"),
     "wide": ([[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]], r"square matrix, got shape \(2, 3\)"),
+    "nearly": ([[0.5, 0.5], [0.49995, 0.50005]], r"condition number of 2e\+04; try less noise"),
+}
+REFUSED_ROWS = REFUSED_NUMBERS | {
     "flat": ([0.5, 0.5], r"square matrix, got shape \(2,\)"),
     "stack": (np.ones((2, 2, 2)) / 2, r"square matrix, got shape \(2, 2, 2\)"),
     "ragged": ([[1, 0], [1]], "must be an array.* different lengths"),
@@ -104,7 +107,6 @@ REFUSED_ROWS = {
     "masked": (np.ma.masked_less(np.eye(2), 0.5), "2 of them"),
     "no class": (np.zeros((0, 0)), r"square matrix, got shape \(0, 0\)"),
     "singular": ([[0.5, 0.5], [0.5, 0.5]], "invertible, .* at most 10000, got .* number of .*; "),
-    "nearly": ([[0.5, 0.5], [0.49995, 0.50005]], r"condition number of 2e\+04; try less noise"),
 }
 
 
