@@ -12,10 +12,7 @@ import sigua
 from sigua import TransitionMatrix
 from sigua_torch import SIGUALoss
 
-METHODS = {
-    "label": lambda T: sigua.sigua_bc(T, gamma=0.5),
-    "forward": sigua.forward_correction,
-}
+METHODS = {"label": lambda T: sigua.sigua_bc(T, gamma=0.5), "forward": sigua.forward_correction}
 
 
 def run(criterion, logits, target):

@@ -8,13 +8,7 @@ from jax import numpy as jnp
 
 import sigua
 from sigua import confidence, reference
-from sigua_jax import (
-    corrected_losses,
-    init_confidence,
-    select,
-    sigua_loss,
-    update_confidence,
-)
+from sigua_jax import corrected_losses, init_confidence, select, sigua_loss, update_confidence
 
 EPS = float(np.finfo(np.float32).eps)
 K = 10

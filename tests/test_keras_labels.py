@@ -41,8 +41,7 @@ def without(labels, lost, form):
 
 @pytest.mark.filterwarnings(f"ignore:{WARNING}")
 @pytest.mark.parametrize(
-    ("form", "groups"),
-    [*((form, None) for form in FORMS), ("-1", "class"), ("rows", "class")],
+    ("form", "groups"), [*((form, None) for form in FORMS), ("-1", "class"), ("rows", "class")]
 )
 @pytest.mark.parametrize("method", METHODS, ids=name)
 def test_a_label_that_is_no_class_takes_no_part(method, form, groups, mini_batch, lost):
@@ -56,10 +55,7 @@ def test_a_label_that_is_no_class_takes_no_part(method, form, groups, mini_batch
     assert_step(found, done, ~lost, (~lost).mean())
 
 
-OWN = [
-    losses.SymmetricCrossEntropy(from_logits=True),
-    losses.Bootstrapping(from_logits=True),
-]
+OWN = [losses.SymmetricCrossEntropy(from_logits=True), losses.Bootstrapping(from_logits=True)]
 
 
 @pytest.mark.filterwarnings(f"ignore:{WARNING}")

@@ -19,10 +19,7 @@ T = sigua.TransitionMatrix([[0.5, 0.5, 0, 0], [0, 0.6, 0.4, 0], [0, 0, 1, 0], [0
 
 def shifted(units, method, loss=SPARSE, **kwargs):
     """Return a SIGUAModel that predicts its inputs, shifted by what it learns."""
-    model = SIGUAModel(
-        keras.Sequential([keras.Input((units,)), Shift((units,))]),
-        method,
-    )
+    model = SIGUAModel(keras.Sequential([keras.Input((units,)), Shift((units,))]), method)
     model.compile(keras.optimizers.SGD(kwargs.pop("rate", 0.0)), loss, **kwargs)
     return model
 

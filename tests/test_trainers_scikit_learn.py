@@ -19,7 +19,7 @@ from sigua_keras import SIGUA
 
 pytestmark = [
     # Keras 3.15 converts its variables in a way that NumPy 2 deprecates.
-    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 ]
 PAGE = Path(__file__).parents[1] / "examples" / "guide" / "scikit_learn.md"
 
