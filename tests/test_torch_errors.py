@@ -13,9 +13,9 @@ from sigua_torch import SIGUALoss
 from sigua_torch._check import OF_THE_LOSS
 
 PAIR = sigua.TransitionMatrix.pair(0.45, 10)
-SL = sigua.sigua_sl(0.5, delta=0.2)
+SL, UNSETTLED = sigua.sigua_sl(0.5, delta=0.2), sigua.sigua_sl(0.5, delta=lambda t: 0.1)
 AG, BC, KNOWN = sigua.sigua_ag(), sigua.sigua_bc(PAIR), sigua.custom(sigua.Known())
-LOGITS, LABELS = torch.zeros(6, 10), torch.arange(6)
+LOGITS, LABELS = GIVEN = torch.zeros(6, 10), torch.arange(6)
 CE, BCE = nn.CrossEntropyLoss, nn.BCEWithLogitsLoss
 
 
@@ -35,12 +35,7 @@ CE, BCE = nn.CrossEntropyLoss, nn.BCEWithLogitsLoss
         (AG, (BCE(),), {}, ["a method with margins", "two_way(logits)"]),
         (SL, (), {"steps_per_epoch": 0}, ["steps_per_epoch", "at least 1", "got 0;"]),
         (SL, (), {"steps_per_epoch": 10**9}, ["steps_per_epoch", "within 1000000 steps"]),
-        (
-            sigua.sigua_sl(0.5, delta=lambda t: 0.1),
-            (),
-            {"steps_per_epoch": 5},
-            ["steps_per_epoch", "settle", "set_epoch"],
-        ),
+        (UNSETTLED, (), {"steps_per_epoch": 5}, ["steps_per_epoch", "settle", "set_epoch"]),
         (SL, (), {"sync": 1}, ["sync", "True, a process group or a Pool", "got 1;"]),
         (SL, (), {"groups": "pixel"}, ["groups: must be one of 'class', 'image', got 'pixel'"]),
         (SL, (), {"groups": "image", "sync": True}, ["groups: must not be 'image' with sync"]),
@@ -97,6 +92,10 @@ SOFT = torch.full((6, 10), 0.1)
 META = LOGITS.to("meta"), LABELS.to("meta")
 
 
+def items(number):
+    return {"num_items_in_batch": torch.tensor(number)}
+
+
 @pytest.mark.parametrize(
     ("method", "arguments", "options", "words"),
     [
@@ -109,73 +108,33 @@ META = LOGITS.to("meta"), LABELS.to("meta")
         (BC, (LOGITS, LABELS[:, None]), {}, ["target", "(6, 1)", "squeeze(1)"]),
         (SL, (LOGITS, LOGITS.long()), {}, ["target", "BCEWithLogitsLoss() for several labels"]),
         (BC, (torch.zeros(6, 7), LABELS), {}, ["T: ", "10 rows", "logits of 7"]),
-        (
-            SL,
-            (LOGITS[:, :3], LABELS % 3),
-            {"loss": CE(WEIGHT)},
-            ["weight: ", "3 classes", "got 10"],
-        ),
+        (SL, (LOGITS[:, :3], LABELS % 3), {"loss": CE(WEIGHT)}, ["weight: ", "3 classes, got 10"]),
         (SL, (LOGITS.numpy(), LABELS), {}, ["input: must be a torch tensor, got a ndarray"]),
         (SL, (LOGITS, None), {}, ["target", "torch tensor", "got a NoneType"]),
         (SL, (LOGITS, 10 * SOFT), {}, ["target", "sum to 1", "got 10 at [0]"]),
         (SL, (LOGITS[:, :2], torch.tensor([[2.0, -1]] * 6)), {}, ["target", "from 0 up"]),
-        (
-            SL,
-            (LOGITS, LABELS),
-            {"where": LABELS},
-            ["where: ", "of torch.bool, got (6,) of torch.int64"],
-        ),
-        (KNOWN, (LOGITS, LABELS), {}, ["trusted", "mask", "got None"]),
-        (KNOWN, (LOGITS, LABELS), {"trusted": LABELS}, ["trusted", "(6,) of torch.int64"]),
-        (KNOWN, (LOGITS, LABELS), {"trusted": MASK.to("meta")}, ["trusted: ", "cpu, got meta"]),
-        (SL, (LOGITS, LABELS), {"trusted": MASK}, ["trusted", "Known"]),
-        (SL, (LOGITS, LABELS), {"num_items_in_batch": 0}, ["num_items_in_batch", "positive"]),
-        (
-            AG,
-            (LOGITS, LABELS),
-            {"num_items_in_batch": torch.tensor(float("nan"))},
-            ["num_items_in_batch", "nan"],
-        ),
-        (
-            SL,
-            (LOGITS, LABELS),
-            {"num_items_in_batch": torch.tensor([1, 2])},
-            ["num_items_in_batch: must be one number, got shape (2,)"],
-        ),
+        (SL, GIVEN, {"where": LABELS}, ["where: ", "of torch.bool, got (6,) of torch.int64"]),
+        (KNOWN, GIVEN, {}, ["trusted", "mask", "got None"]),
+        (KNOWN, GIVEN, {"trusted": LABELS}, ["trusted", "(6,) of torch.int64"]),
+        (KNOWN, GIVEN, {"trusted": MASK.to("meta")}, ["trusted: ", "cpu, got meta"]),
+        (SL, GIVEN, {"trusted": MASK}, ["trusted", "Known"]),
+        (SL, GIVEN, {"num_items_in_batch": 0}, ["num_items_in_batch", "positive"]),
+        (AG, GIVEN, items(float("nan")), ["num_items_in_batch", "nan"]),
+        (SL, GIVEN, items([1, 2]), ["num_items_in_batch: must be one number, got shape (2,)"]),
         (SL, (META[0], LABELS), {}, ["target", "input's device, meta, got cpu"]),
         (SL, META, {}, ["input: must be on the criterion's device, cpu, got meta"]),
         # Another loss.
-        (SL, (LOGITS, LABELS), {"loss": F.cross_entropy}, ["loss per example, ", "got a scalar"]),
-        (SL, (LOGITS, LABELS), {"loss": lambda z, y: z}, ["loss per example, (6,), got (6, 10)"]),
+        (SL, GIVEN, {"loss": F.cross_entropy}, ["loss per example, ", "got a scalar"]),
+        (SL, GIVEN, {"loss": lambda z, y: z}, ["loss per example, (6,), got (6, 10)"]),
         (SL, (torch.zeros(8, 1), torch.zeros(8)), {"loss": nn.MSELoss()}, ["(8, 8)", "one shape"]),
         (SL, (LOGITS, LOGITS.long()), {"loss": BCE()}, ["target: must be float", "target.float()"]),
-        (
-            SL,
-            (LOGITS, LOGITS - 1),
-            {"loss": BCE()},
-            ["float in [0, 1]", "got -1 at [0, 0]", "where="],
-        ),
-        (
-            AG,
-            (LOGITS, SOFT),
-            {"loss": nn.MSELoss()},
-            ["loss: must return a loss per example, (6,)"],
-        ),
+        (SL, (LOGITS, LOGITS - 1), {"loss": BCE()}, ["[0, 1]", "got -1 at [0, 0]", "where="]),
+        (AG, (LOGITS, SOFT), {"loss": nn.MSELoss()}, ["loss: must return a loss per example"]),
         # Groups.
         (SL, (LOGITS, SOFT), {"groups": "class"}, ["groups: ", "'class' without class indices"]),
-        (SL, (LOGITS, LABELS), {"groups": "image"}, ["'image' without several losses per image"]),
-        (
-            SL,
-            (LOGITS, LABELS),
-            {"groups": lambda z, y: y[:5]},
-            ["integers with a loss's shape, (6,)"],
-        ),
-        (
-            SL,
-            (LOGITS, LABELS),
-            {"groups": lambda z, y: y.float()},
-            ["groups: must return integers"],
-        ),
+        (SL, GIVEN, {"groups": "image"}, ["'image' without several losses per image"]),
+        (SL, GIVEN, {"groups": lambda z, y: y[:5]}, ["integers with a loss's shape, (6,)"]),
+        (SL, GIVEN, {"groups": lambda z, y: y.float()}, ["groups: must return integers"]),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Using a target size:UserWarning")
