@@ -1,5 +1,7 @@
 """A layer whose trained weight is a gradient: how tests of Keras see what a step did."""
 
+from contextlib import contextmanager
+
 import keras
 import numpy as np
 import pytest
@@ -82,6 +84,29 @@ def assert_step(found, want, there=True, scale=1):
     assert logs["loss"] == pytest.approx(scale * want.objective, rel=1e-5)
     assert logs["sigua_good"] == pytest.approx(want.split.good.mean())
     assert logs["sigua_bad"] == pytest.approx(want.split.bad.mean())
+
+
+def network(units=3, kind=keras.Model):
+    """Return a model of five inputs and probabilities."""
+    inputs = keras.Input((5,))
+    return kind(inputs, keras.layers.Dense(units, "sigmoid" if units == 1 else "softmax")(inputs))
+
+
+def cross_entropy(model, x, y):
+    """Return the plain loss of a model."""
+    p = keras.ops.convert_to_numpy(model(x))
+    return -np.log(p[np.arange(len(y)), y]).mean()
+
+
+@contextmanager
+def in_precision(policy):
+    """Make layers of another precision."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def is_plain(model):

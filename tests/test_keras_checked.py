@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras_shift import in_precision
 
 import sigua
 from sigua_keras import SIGUA, with_checked
@@ -78,14 +79,10 @@ def test_batch_normalisation_sees_the_whole_mini_batch(policy):
     """Once a step: after one, with a momentum of 1/2, half of its mean was learnt."""
     x, y, checked = data(24)
     layer = keras.layers.BatchNormalization(momentum=0.5)
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
+    with in_precision(policy):
         net = model(layer, keras.layers.Dropout(0.5), metrics=["accuracy"])
         both, batches = with_checked(net, x, y, checked, 24, seed=0)
         both.fit(batches, **ONE_STEP)
-    finally:
-        keras.config.set_dtype_policy(before)
     found = keras.ops.convert_to_numpy(layer.moving_mean)
     np.testing.assert_allclose(found, x.mean(0) / 2, rtol=1e-5 if policy == "float32" else 0.02)
 

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras_shift import in_precision
 
 import sigua
 from sigua_keras import SIGUA
@@ -233,14 +234,10 @@ def test_half_precision_is_watched(policy):
     """Of 100 classes bfloat16's softmax sums to 0.99 to 1.01, which is divided out."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(64, 8)).astype("float32"), rng.integers(0, 100, 64)
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
+    with in_precision(policy):
         net = keras.Sequential([keras.layers.Dense(100, "softmax")])
         watch = LabelWatch(x, y)
         fit(net, watch, y)
-    finally:
-        keras.config.set_dtype_policy(before)
     p = np.asarray(net.predict(x, verbose=0)).astype("float64")
     expected = -np.log(p[np.arange(64), y] / p.sum(axis=1))
     np.testing.assert_allclose(watch.losses[-1], expected, rtol=1e-5)

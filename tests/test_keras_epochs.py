@@ -5,6 +5,7 @@ import warnings
 import keras
 import numpy as np
 import pytest
+from keras_shift import network
 
 import sigua
 from sigua_keras import SIGUA, SIGUAModel, _training
@@ -23,11 +24,6 @@ def kept(epoch, size=N):
     """
     rho = 1 - 0.15 * min(epoch, 4)
     return min(int(size * rho + 1e-6) + 1, size) / size
-
-
-def network():
-    inputs = keras.Input((5,))
-    return keras.Model(inputs, keras.layers.Dense(3, "softmax")(inputs))
 
 
 class Run:

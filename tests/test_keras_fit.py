@@ -5,7 +5,7 @@ import csv
 import keras
 import numpy as np
 import pytest
-from keras_shift import is_plain
+from keras_shift import cross_entropy, is_plain
 
 import sigua
 from sigua_keras import SIGUA, SIGUAModel
@@ -101,11 +101,6 @@ def shares(method, epochs, sizes=(N,), start=0):
 
 def shown(history):
     return np.array([history.history["sigua_good"], history.history["sigua_bad"]])
-
-
-def cross_entropy(model, x, y):
-    p = keras.ops.convert_to_numpy(model(x))
-    return -np.log(p[np.arange(len(y)), y]).mean()
 
 
 KINDS = [sequential, functional, Subclassed, OldStyle, built, trained]

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from contract import Memory
-from keras_shift import EPS, Shift
+from keras_shift import EPS, Shift, in_precision
 
 import sigua
 from sigua import reference
@@ -111,11 +111,8 @@ own.from_logits = True
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_mixed_precision_counts_in_float32(policy):
     """A thousand examples of one class are counted as in float64, whatever the model computes."""
-    keras.config.set_dtype_policy(policy)
-    try:
+    with in_precision(policy):
         model = shifted(2, sigua.sigua_ag())
-    finally:
-        keras.config.set_dtype_policy("float32")
     logits, labels = np.tile(np.log([[0.75, 0.25]]), (8, 1)).astype("float32"), np.zeros(8, int)
     state = np.zeros((2, 2))
     for _ in range(125):

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from contract import name
+from keras_shift import in_precision
 
 import sigua
 from sigua_keras import SIGUA, SIGUAModel
@@ -20,10 +21,8 @@ METHODS = [sigua.standard(), sigua.backward_correction(sigua.TransitionMatrix(np
 
 @pytest.fixture(params=["float32", "mixed_bfloat16", "mixed_float16"])
 def policy(request):
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(request.param)
-    yield request.param
-    keras.config.set_dtype_policy(before)
+    with in_precision(request.param):
+        yield request.param
 
 
 def network(heads=1):

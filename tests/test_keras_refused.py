@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from keras_shift import SL, is_plain
+from keras_shift import SL, is_plain, network
 
 import sigua
 from sigua_keras import SIGUA, SIGUAModel
@@ -16,11 +16,6 @@ AG = sigua.sigua_ag(warmup=0)
 KNOWN = sigua.custom(sigua.Known(), gamma=0.25)
 BC = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 3), gamma=0.5)
 OTHER_SIZE = sigua.sigua_bc(sigua.TransitionMatrix.symmetric(0.3, 5))
-
-
-def one(units=3, kind=keras.Model):
-    inputs = keras.Input((5,))
-    return kind(inputs, keras.layers.Dense(units, "sigmoid" if units == 1 else "softmax")(inputs))
 
 
 def two(form):
@@ -65,7 +60,7 @@ def failing(y_true, y_pred):
     raise OwnError("such as of shapes")
 
 
-def case(match, method=SL, model=one, loss=CE, y=Y, weight=None, given=None, **options):
+def case(match, method=SL, model=network, loss=CE, y=Y, weight=None, given=None, **options):
     if given:  # to SIGUA, and another one is compiled
         loss, options["loss"] = "crossentropy", given
     return match, method, model, loss, y, weight, options
@@ -107,15 +102,15 @@ CASES = [
     case(r"y: must be one-hot .*, or 'sparse", given="categorical_crossentropy", y=Y[:, None]),
     case(r"y: must be integers for sparse_categorical_crossentropy, got", given=CE, y=ROWS),
     case(OF_CLASSES + "mean_squared_error", AG, loss="mse", y=ROWS),
-    case(OF_CLASSES + r"mean_absolute_error for .*, 1\)", AG, lambda: one(1), "mae", Y > 0),
+    case(OF_CLASSES + r"mean_absolute_error for .*, 1\)", AG, lambda: network(1), "mae", Y > 0),
     case(r"loss: must be .* last axis of 1", AG, loss="binary_crossentropy", y=ROWS),
     case(OF_CLASSES + "categorical_hinge", AG, loss=keras.losses.CategoricalHinge(), y=ROWS),
     case(r"loss: must say by an attribute from_logits .*of_first", AG, loss=of_first),
     case(r"T: must have one class per example", BC, loss="binary_crossentropy", y=ROWS),
     case(r"groups: must have one class", loss="binary_crossentropy", y=ROWS, groups="class"),
     case(r"groups: must come with a loss per time step", groups="image"),
-    case(r"compute_loss: must call super\(\)\.compute_loss", model=lambda: one(kind=OwnTotal)),
-    case(r"compute_loss: must call super", AG, model=lambda: one(kind=OwnTotal)),
+    case(r"compute_loss: must call super\(\)\.compute_loss", model=lambda: network(kind=OwnTotal)),
+    case(r"compute_loss: must call super", AG, model=lambda: network(kind=OwnTotal)),
     case(r"such as of shapes", loss=failing),
 ]
 
@@ -144,7 +139,7 @@ def test_a_refusal_costs_nothing(way, case):
 
 
 def test_an_error_while_attached_leaves_the_model_whole():
-    model = one()
+    model = network()
     model.compile("sgd", failing)
     callback = SIGUA(SL)
     callback.attach(model)
@@ -158,7 +153,7 @@ def test_an_error_while_attached_leaves_the_model_whole():
 
 def test_attach_keeps_to_one_model():
     """A second model is refused while the first is attached, which can still be detached."""
-    first, second = one(), one()
+    first, second = network(), network()
     first.compile("sgd", CE), second.compile("sgd", CE)
     callback = SIGUA(SL)
     callback.attach(first)
@@ -190,7 +185,7 @@ def test_arguments_that_do_not_fit_are_refused(method, options, message):
 
 
 def test_what_is_no_plain_model_is_refused():
-    for model in (None, "model", SIGUAModel(one(), SL)):
+    for model in (None, "model", SIGUAModel(network(), SL)):
         with pytest.raises(ValueError, match=r"^model: must be a plain model of Keras"):
             SIGUAModel(model, SL)
     for model in (None, "model", keras.Model):
@@ -215,7 +210,7 @@ class ReadsMarks:
 )
 def test_a_rule_says_whether_it_reads_the_signs(method, good):
     """Read, minus is bad; not read, the loss is NaN, because a compiled step cannot refuse it."""
-    model, signs = one(), np.where(np.arange(8) % 4 == 0, -1.0, 1.0)
+    model, signs = network(), np.where(np.arange(8) % 4 == 0, -1.0, 1.0)
     model.compile("sgd", CE)
     logs = model.fit(X, Y, sample_weight=signs, verbose=0, callbacks=[SIGUA(method)]).history
     assert np.isnan(logs["loss"][0]) == (good is None)
@@ -228,7 +223,7 @@ def test_an_idle_selection_is_warned_of_once(wrap):
     method = sigua.sigua_sl(noise_rate=0.1, delta=0.05, warmup=1)
 
     def fit(batch_size):
-        model = SIGUAModel(one(), method) if wrap else one()
+        model = SIGUAModel(network(), method) if wrap else network()
         model.compile("sgd", CE)
         options = {"epochs": 3, "verbose": 0, "callbacks": [] if wrap else [SIGUA(method)]}
         model.fit(np.concatenate([X, -X]), np.tile(Y, 2), batch_size, **options)
