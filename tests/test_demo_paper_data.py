@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 import types
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,37 +29,10 @@ def same(found, parts):
     assert found.x.dtype == np.uint8
 
 
-@pytest.mark.parametrize("end", ["", ".gz"])
-@pytest.mark.parametrize("name", ["mnist", "fashion"])
-def test_idx_files_are_read_gzipped_or_not_and_must_be_whole(tmp_path, name, end):
-    parts = pixels(6, 5, 4), np.arange(6) % 10, pixels(3, 5, 4), np.arange(3)
-    write_mnist(tmp_path, *parts, end)
-    same(data.load(name, tmp_path), parts)
-    path = tmp_path / f"t10k-labels-idx1-ubyte{end}"
-    content = path.read_bytes()
-    path.unlink()
-    with pytest.raises(SystemExit, match="lacks t10k-labels-idx1-ubyte; put it there"):
-        data.load(name, tmp_path)
-    if not end:
-        path.write_bytes(content[:-1])
-        with pytest.raises(SystemExit, match="t10k-labels-idx1-ubyte is not a whole idx file"):
-            data.load(name, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "classes"),
-    [("fashion", "fashion-mnist.npz", 10), ("cifar100", "cifar100.npz", 100)],
-)
-def test_npz_files_are_read_with_the_names_that_keras_gives_its_parts(
-    tmp_path, name, file, classes
-):
-    """Labels may be a column, as Keras has CIFAR's."""
-    parts = pixels(4, 2, 2, 3), np.arange(4)[:, None], pixels(2, 2, 2, 3), np.arange(2)[:, None]
-    names = "x_train", "y_train", "x_test", "y_test"
-    np.savez(tmp_path / file, **dict(zip(names, parts, strict=True)))
-    found = data.load(name, tmp_path)
-    same(found, (parts[0], np.arange(4), parts[2], np.arange(2)))
-    assert found.classes == classes
+def write_npz(folder, name, x, y, x_test, y_test):
+    """As Keras names the parts; labels may be a column, as it has CIFAR's."""
+    parts = {"x_train": x, "y_train": y[:, None], "x_test": x_test, "y_test": y_test[:, None]}
+    np.savez(folder / f"{name}.npz", **parts)
 
 
 def write_batch(path, images, key, labels):
@@ -67,20 +41,54 @@ def write_batch(path, images, key, labels):
     path.write_bytes(pickle.dumps({b"data": rows, key: list(map(int, labels))}, protocol=2))
 
 
-def test_cifars_python_batches_are_read_in_their_order(tmp_path):
-    """Of CIFAR-10 five, and of CIFAR-100 the fine labels."""
-    folder = tmp_path / "cifar-10-batches-py"
-    folder.mkdir()
-    images, labels = pixels(12, 32, 32, 3), np.arange(12) % 10
-    for i, name in enumerate([*(f"data_batch_{i + 1}" for i in range(5)), "test_batch"]):
-        write_batch(folder / name, images[2 * i :][:2], b"labels", labels[2 * i :][:2])
-    for where in (tmp_path, folder):  # the folder that holds the archive's, or that itself
-        same(data.load("cifar10", where), (images[:10], labels[:10], images[10:], labels[10:]))
-    labels[0] = 99
-    for name, part in (("train", slice(0, 10)), ("test", slice(10, 12))):
-        write_batch(tmp_path / name, images[part], b"fine_labels", labels[part])
-    found = data.load("cifar100", tmp_path)
-    same(found, (images[:10], labels[:10], images[10:], labels[10:]))
+def write_cifar10(folder, x, y, x_test, y_test):
+    """Five batches, in their order."""
+    for i in range(5):
+        write_batch(folder / f"data_batch_{i + 1}", x[2 * i :][:2], b"labels", y[2 * i :][:2])
+    write_batch(folder / "test_batch", x_test, b"labels", y_test)
+
+
+def write_cifar100(folder, x, y, x_test, y_test):
+    write_batch(folder / "train", x, b"fine_labels", y)
+    write_batch(folder / "test", x_test, b"fine_labels", y_test)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("mnist", write_mnist),
+        ("fashion", partial(write_mnist, end="")),
+        ("fashion", lambda folder, *parts: write_npz(folder, "fashion-mnist", *parts)),
+        ("cifar10", write_cifar10),
+        ("cifar100", write_cifar100),
+        ("cifar100", lambda folder, *parts: write_npz(folder, "cifar100", *parts)),
+    ],
+    ids=["idx.gz", "idx", "fashion.npz", "CIFAR-10", "CIFAR-100", "cifar100.npz"],
+)
+def test_files_are_read_in_their_own_formats(tmp_path, name, write):
+    """CIFAR-10 also from the folder that holds the archive's."""
+    folder = tmp_path / "cifar-10-batches-py" if name == "cifar10" else tmp_path
+    folder.mkdir(exist_ok=True)
+    shape = (28, 28) if name in ("mnist", "fashion") else (32, 32, 3)
+    parts = pixels(10, *shape), np.arange(10), pixels(2, *shape), np.arange(2)
+    if name == "cifar100":
+        parts[1][0] = 99
+    write(folder, *parts)
+    for where in {folder, tmp_path}:
+        found = data.load(name, where)
+        same(found, parts)
+        assert found.classes == (100 if name == "cifar100" else 10)
+
+
+def test_idx_files_must_be_there_and_whole(tmp_path):
+    write_mnist(tmp_path, pixels(6, 5, 4), np.arange(6), pixels(3, 5, 4), np.arange(3), "")
+    path = tmp_path / "t10k-labels-idx1-ubyte"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SystemExit, match="t10k-labels-idx1-ubyte is not a whole idx file"):
+        data.load("mnist", tmp_path)
+    path.unlink()
+    with pytest.raises(SystemExit, match="lacks t10k-labels-idx1-ubyte; put it there"):
+        data.load("mnist", tmp_path)
 
 
 class Runs:

@@ -146,6 +146,9 @@ def test_errors_that_follow_from_the_input_are_found_by_checked_labels_alone():
     assert seen.reproduced.value == 1
     assert seen.follows_input.verdict == "yes"
     assert seen.follows_input.share.value == 1
+    assert "learns their errors" in seen.advice.why
+    assert sigua.count_transition(y[checked], true[checked], K) == seen.T  # no prior
+    assert seen.T.rows[2, 1] > 0.1
 
 
 @pytest.mark.parametrize("name", ["sym-20", "sym-40", "pair-20", "asym"])
@@ -316,53 +319,41 @@ def test_a_mask_and_indices_are_the_same():
     assert diagnose(p, y, true[checked], checked) == diagnose(p, y, true[mask], mask)
 
 
-def advice(name, spread, m=0):
+PLAIN, AGREEMENT = (sigua.standard(),), (sigua.sigua_ag(),)
+FORWARD = sigua.forward_correction
+ADVICE = [
+    # Plain where hardly a label is wrong; by agreement where classes are well separated.
+    ("clean", 0.3, 0, PLAIN, "given", False, "hardly any"),
+    ("clean", 0.3, 200, PLAIN, "given", False, "hardly any"),
+    ("sym-40", 0.2, 0, AGREEMENT, "given", False, ""),
+    ("sym-40", 0.2, 200, AGREEMENT, "given", False, ""),
+    # Blind, where classes may overlap or be mistaken, plain is tried, too, and labels choose.
+    ("sym-20", 0.8, 0, sigua.candidates(), "given", False, ""),
+    ("pair-20", 0.3, 0, sigua.candidates(), "given", False, ""),
+    ("asym", 0.3, 0, sigua.candidates(), "given", False, ""),
+    # Checked labels say that it is T; a tenth of 5,000, 20 % of them wrong, tells as much as
+    # 500 * 0.8^2 = 320 checked ones, of which half choose.
+    ("pair-20", 0.2, 400, FORWARD, "checked", True, "mistaken for another"),
+    ("sym-20", 0.8, 400, FORWARD, "given", True, "classes overlap"),
+    ("sym-20", 0.8, 600, FORWARD, "given", True, "classes overlap"),
+    ("sym-20", 0.8, 800, FORWARD, "checked", True, "classes overlap"),
+]
+
+
+@pytest.mark.parametrize(("name", "spread", "m", "tried", "by", "with_checked", "why"), ADVICE)
+def test_what_is_advised(name, spread, m, tried, by, with_checked, why):
+    """A single method only where nothing is in doubt, and the first of them is plain elsewhere."""
     p, y, true = noisy(NOISES[name], spread)
-    if not m:
-        return diagnose(p, y).advice
     checked = some(len(y), m)
-    return diagnose(p, y, true[checked], checked).advice
-
-
-def test_a_single_method_is_advised_only_where_nothing_is_in_doubt():
-    """Plain where hardly a label is wrong; by agreement where classes are well separated."""
-    assert advice("clean", 0.3).method == sigua.standard()
-    assert advice("clean", 0.3).candidates == (sigua.standard(),)
-    assert advice("clean", 0.3, 200).method == sigua.standard()
-    assert advice("sym-40", 0.2).candidates == (sigua.sigua_ag(),)
-    assert advice("sym-40", 0.2).take == "sigua.sigua_ag()"
-
-
-@pytest.mark.parametrize(("name", "spread"), [("sym-20", 0.8), ("pair-20", 0.3), ("asym", 0.3)])
-def test_agreement_is_never_advised_blind_where_classes_may_overlap_or_be_mistaken(name, spread):
-    """Then plain training is trained, too, and labels as given choose."""
-    found = advice(name, spread)
-    assert found.method == found.candidates[0] == sigua.standard()
-    assert found.candidates == sigua.candidates()
-    assert (found.chosen_by, found.with_checked, found.why) == ("given", False, "")
-
-
-def test_checked_labels_say_which_method_they_go_with():
-    """Agreement if errors spread over classes that are well separated, else T."""
-    found = advice("sym-40", 0.2, 200)
-    assert (found.candidates, found.with_checked) == ((sigua.sigua_ag(),), False)
-    for name, spread, why, by in (
-        ("sym-20", 0.8, "classes overlap", "given"),
-        ("pair-20", 0.2, "mistaken for another", "checked"),
-    ):
-        found = advice(name, spread, 400)
-        assert type(found.method) is sigua.forward_correction
+    found = diagnose(p, y, *((true[checked], checked) if m else ())).advice
+    if tried is FORWARD:
+        assert type(found.method) is FORWARD
         assert found.candidates[0] == sigua.standard()
-        assert (found.chosen_by, found.with_checked) == (by, True)
-        assert why in found.why
-
-
-@pytest.mark.parametrize(("m", "by"), [(600, "given"), (800, "checked")])
-def test_labels_as_given_choose_only_where_they_tell_more_than_the_checked(m, by):
-    """A tenth of 5,000, 20 % of them wrong, tells as much as 500 * 0.8^2 = 320 checked labels."""
-    found = advice("sym-20", 0.8, m)
-    assert len(noisy(NOISES["sym-20"], 0.8)[1]) == 5000
-    assert found.chosen_by == by
+    else:
+        assert (found.method, found.candidates) == (tried[0], tried)
+    assert (found.chosen_by, found.with_checked) == (by, with_checked)
+    assert (why in found.why) if why else found.why == "" or tried is AGREEMENT
+    assert (found.take == "sigua.sigua_ag()") == (tried is AGREEMENT)
 
 
 @pytest.mark.parametrize("m", [60, 200])
@@ -384,15 +375,6 @@ def test_t_is_counted_with_the_surest_for_a_prior_where_the_two_agree():
     prior = sigua.estimate_transition(p, y)
     found = diagnose(p, y, true[checked], checked)
     assert sigua.count_transition(y[checked], true[checked], K, prior=prior) == found.T
-
-
-def test_labels_by_a_rule_need_the_checked_ones():
-    p, y, true = by_rule()
-    checked = some(len(y))
-    found = diagnose(p, y, true[checked], checked)
-    assert "learns their errors" in found.advice.why
-    assert sigua.count_transition(y[checked], true[checked], K) == found.T  # no prior
-    assert found.T.rows[2, 1] > 0.1
 
 
 def test_it_prints_in_some_ten_lines_of_terminal_width():
