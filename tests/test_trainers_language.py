@@ -8,6 +8,7 @@ import pytest
 import torch
 import trl
 from peft import LoraConfig, get_peft_model
+from test_trainers_transformers import PLAIN_SGD, QUIET, make_trainer, weights
 from torch.nn import functional as F
 from transformers import (
     DataCollatorWithFlattening,
@@ -15,7 +16,6 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
     Trainer,
-    TrainingArguments,
 )
 
 import sigua
@@ -51,25 +51,14 @@ def padded(rows):
     return {"input_ids": words, "labels": labels, "attention_mask": (words > 0).long()}
 
 
-def weights(model):
-    return torch.cat([each.detach().flatten() for each in model.parameters() if each.requires_grad])
-
-
-SGD = {"optim": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.0, "max_steps": 1}
-QUIET = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
+SGD = PLAIN_SGD | {"max_steps": 1}
 
 
 def fit(criterion, folder, model, parts=1, collator=padded, **options):
     """Take one step on all texts, in micro-batches; return the trained weights."""
     size = {"per_device_train_batch_size": 12 // parts, "gradient_accumulation_steps": parts}
-    trainer = Trainer(
-        model=model,
-        args=TrainingArguments(folder, save_strategy="no", **QUIET, **SGD, **size, **options),
-        train_dataset=texts(),
-        data_collator=collator,
-        compute_loss_func=criterion,
-    )
-    trainer.train()
+    given = {"collator": collator, **SGD, **size, **options}
+    make_trainer(criterion, folder, model, texts(), **given).train()
     return weights(model)
 
 

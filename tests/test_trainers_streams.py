@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_trainers_transformers import make_trainer
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import TrainerCallback
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -89,15 +90,9 @@ def test_hugging_face(parts, tmp_path):
             return {"logits": self.layer(x)}
 
     noted = Notes(SIGUALoss(METHOD))
-    quiet = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
+    stream, told = Stream(lambda x, y: {"x": x, "labels": y}), Tell(noted.criterion)
     size = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": parts}
-    Trainer(
-        model=Net(),
-        args=TrainingArguments(tmp_path, max_steps=STEPS, save_strategy="no", **quiet, **size),
-        train_dataset=Stream(lambda x, y: {"x": x, "labels": y}),
-        compute_loss_func=noted,
-        callbacks=[Tell(noted.criterion)],
-    ).train()
+    make_trainer(noted, tmp_path, Net(), stream, [told], max_steps=STEPS, **size).train()
     assert noted.epochs == [epoch for epoch in EPOCHS for _ in range(parts)]
 
 

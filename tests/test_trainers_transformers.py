@@ -25,6 +25,7 @@ METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=4)
 PAIR = sigua.sigua_bc(sigua.TransitionMatrix.pair(0.45, 3))  # asks each example alone
 AG = sigua.sigua_ag(warmup=0)
 PLAIN_SGD = {"optim": "sgd", "learning_rate": 0.5, "max_grad_norm": 0.0}
+QUIET = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
 
 
 class SetEpoch(TrainerCallback):
@@ -56,22 +57,23 @@ def sentences(n=64):
     return [{"input_ids": row, "labels": int(row[0]) % 3} for row in words]
 
 
-def make_trainer(criterion, folder, model=None, train=None, callbacks=(), **options):
-    quiet = {"report_to": "none", "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True}
+def make_trainer(criterion, folder, model=None, train=None, callbacks=(), collator=None, **options):
     fixed = {"save_strategy": "no", "per_device_train_batch_size": 32, "learning_rate": 0.01}
     train = sentences() if train is None else train
     return Trainer(
         model=network() if model is None else model,
-        args=TrainingArguments(folder, **quiet | fixed | options),
+        args=TrainingArguments(folder, **QUIET | fixed | options),
         train_dataset=train,
         eval_dataset=train,
+        data_collator=collator,
         compute_loss_func=criterion,
         callbacks=list(callbacks),
     )
 
 
 def weights(model):
-    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    """Return what is trained of a model."""
+    return torch.cat([each.detach().flatten() for each in model.parameters() if each.requires_grad])
 
 
 @pytest.mark.parametrize("method", [sigua.standard(), PAIR, AG], ids=["standard", "bc", "ag"])
