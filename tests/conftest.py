@@ -8,7 +8,6 @@ scikit-learn), trainers (torch, Keras and what examples/trainers needs). By defa
 import os
 import re
 import runpy
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -123,19 +122,5 @@ def example(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
         runpy.run_path(str(path), run_name="__main__")
         return capsys.readouterr().out
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def accuracies():
-    """Run an example, warnings being errors, and return what it prints: accuracies by name."""
-
-    def run(example):
-        command = [sys.executable, "-W", "error", example]
-        env = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, env=env, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
-        return dict(re.findall(r"(\w+): (\d+\.\d)% of the test \w+ right", done.stdout))
 
     return run

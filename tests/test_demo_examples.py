@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from functools import partial
 from importlib import import_module
@@ -12,17 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from demo_files import write_mnist
-
-EXAMPLES = Path(__file__).parents[1] / "examples"
-
-
-def launch(*command):
-    env = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *map(str, command)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, encoding="utf-8")
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+from demo_files import EXAMPLES, write_mnist
+from programs import launch
 
 
 def test_ddp_starts_under_torchrun_and_beats_what_memorising_gives():

@@ -1,7 +1,6 @@
 """With Flax NNX and Optax: the example, accumulated gradients, steps that are left out."""
 
 import importlib.util
-import os
 from pathlib import Path
 
 import jax
@@ -10,6 +9,7 @@ import optax
 import pytest
 from flax import nnx
 from jax import numpy as jnp
+from programs import accuracies, devices, launch
 
 import sigua
 from sigua import reference
@@ -35,23 +35,17 @@ def samples():
     return rng.normal(size=(N, K)).astype("float32"), rng.integers(0, K, N)
 
 
-def test_the_example_forgets_what_plain_training_memorises(accuracies, monkeypatch):
+def test_the_example_forgets_what_plain_training_memorises():
     """On two devices, of which each has half of a mini-batch."""
-    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
-    monkeypatch.setenv("XLA_FLAGS", flags)
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    # Steps in flight at once can starve each other of threads where devices share few cores.
-    monkeypatch.setenv("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
-    found = accuracies(EXAMPLE)
+    found = accuracies(launch("-W", "error", EXAMPLE, **devices(2)))
     assert list(found) == ["plain", "SIGUA"]
-    assert float(found["SIGUA"]) > 90
-    assert float(found["SIGUA"]) > float(found["plain"]) + 20
+    assert found["SIGUA"] > max(90, found["plain"] + 20)
 
 
-def test_the_example_without_flax_beats_what_memorising_gives(accuracies):
+def test_the_example_without_flax_beats_what_memorising_gives():
     """Half of the labels are wrong."""
-    found = accuracies(EXAMPLES / "jax_fit.py")
-    assert float(found["SIGUA"]) > 85 > 75 > float(found["plain"])
+    found = accuracies(launch("-W", "error", EXAMPLES / "jax_fit.py"))
+    assert found["SIGUA"] > 85 > 75 > found["plain"]
 
 
 def test_a_mini_batch_with_nan_is_left_out_and_training_goes_on(example):

@@ -1,11 +1,8 @@
 """Who is ranked against whom when a mini-batch is shared out, on two devices made of one CPU."""
 
-import os
-import subprocess
-import sys
-
 import keras
 import pytest
+from programs import devices, launch
 
 COMMON = """
 import keras, numpy as np, sigua
@@ -130,15 +127,6 @@ agree([slice(0, 32)])
 """
 
 
-def run(code):
-    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
-    environment = os.environ | {"XLA_FLAGS": flags}
-    done = subprocess.run(
-        [sys.executable, "-c", COMMON + code], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 SCRIPTS = {
     ("tensorflow", "replicas rank their own part, and gradients are averaged"): TWO + MIRRORED,
     ("tensorflow", "replicas judge by what they saw, and the mean is saved"): TWO
@@ -154,4 +142,4 @@ def test_under_mirrored_strategy_and_data_parallel(backend, claim):
     """Of TensorFlow's replicas each selects for itself; on JAX the whole mini-batch is one."""
     if backend != keras.config.backend():
         pytest.skip(f"of {backend}")
-    run(SCRIPTS[backend, claim])
+    launch("-c", COMMON + SCRIPTS[backend, claim], **devices(2))

@@ -1,28 +1,17 @@
 """The examples of trainers run as they say, and forget what plain training memorises."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import accuracies, launch
 
 FOLDER = Path(__file__).parents[1] / "examples" / "trainers"
 
 
 def run(name, *options):
     """Return what an example prints; warnings are errors."""
-    env = {"KERAS_BACKEND": "jax"} | os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", *options, FOLDER / name]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-def accuracies(said):
-    found = re.findall(r"^(.+): (\d+\.\d)% of the test \w+ right$", said, re.MULTILINE)
-    return {name: float(share) for name, share in found}
+    return launch("-W", "error", *options, FOLDER / name)
 
 
 @pytest.mark.parametrize(
