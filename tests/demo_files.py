@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import json
 import struct
 import sys
 from pathlib import Path
@@ -23,6 +24,11 @@ def write_mnist(folder, x, y, x_test, y_test, end=".gz"):
     """Write the four files of MNIST."""
     for name, array in zip(PARTS, (x, y, x_test, y_test), strict=True):
         write_idx(folder / f"{name}-ubyte{end}", array)
+
+
+def read_rows(path):
+    """Return the rows of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def of_the_paper(*names):

@@ -1,5 +1,6 @@
 """Programs that tests start: examples, and scripts that need a process of their own."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -19,6 +20,14 @@ def accuracies(said):
     """Return what an example says of its accuracies, by name, in percent."""
     found = re.findall(r"^(.+): (\d+\.\d)% of the test \w+ right$", said, re.MULTILINE)
     return {name: float(share) for name, share in found}
+
+
+def module_of(path):
+    """Return an example as a module, whose classes can be pickled."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def devices(count):

@@ -67,12 +67,8 @@ def test_what_is_wrong_in_a_later_block_is_named_by_its_row(monkeypatch, row, to
     monkeypatch.setattr(_blocks, "ENTRIES", 6)
     p = np.full((20, 2), 0.5)
     p[17] = row
-    for call in (
-        sigua.label_losses,
-        sigua.label_margins,
-        sigua.estimate_noise_rate,
-        sigua.diagnose,
-    ):
+    others = sigua.estimate_noise_rate, sigua.diagnose
+    for call in (sigua.label_losses, sigua.label_margins, *others):
         with pytest.raises(ValueError, match=rf"probabilities\[17\] with sum {total} and entries"):
             call(p, np.zeros(20, int))
 

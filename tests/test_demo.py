@@ -2,13 +2,12 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from demo_files import write_mnist
+from demo_files import EXAMPLES, write_mnist
 
-DIGITS = Path(__file__).parents[1] / "examples" / "digits.py"
+DIGITS = EXAMPLES / "digits.py"
 
 
 @pytest.fixture

@@ -1,18 +1,17 @@
-"""The study of the noise floor runs from end to end on small files in MNIST's format."""
+"""The studies of the noise floor and of real noise run by their commands, and repeat nothing."""
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from demo_files import write_mnist
+from demo_files import EXAMPLES, read_rows, write_mnist
 from sklearn.datasets import load_digits
 
 import sigua
 
-STUDY = Path(__file__).parents[1] / "examples" / "comparison" / "__main__.py"
+STUDY = EXAMPLES / "comparison" / "__main__.py"
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def study(example, tmp_path):
 
     def run(task, *options):
         example(STUDY, task, "--data", "mnist=.", "--out", "out", *options)
-        return [json.loads(line) for line in (tmp_path / "out/runs.jsonl").read_text().splitlines()]
+        return read_rows(tmp_path / "out/runs.jsonl")
 
     (tmp_path / "out").mkdir()
     (tmp_path / "out/runs.jsonl").touch()
@@ -58,8 +57,7 @@ def test_the_choice_is_reported(study, tmp_path):
     candidates = ["standard", "agreement", "counted agreement"]
     options = "--study", "choice", "--noise", "sym-20", "--seeds", "1", "--method", *candidates
     assert study("run", *options) == []  # which has a file of its own
-    lines = (tmp_path / "out/choice.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = read_rows(tmp_path / "out/choice.jsonl")
     assert [row["method"] for row in rows[:3]] == [f"{name}, held-out" for name in candidates]
     assert len(rows) == 2 * 3
     study("report")
@@ -72,7 +70,7 @@ def test_the_choice_is_reported(study, tmp_path):
     assert "| mlp, mnist, sym-20 |" in table
     assert "| cnn, mnist, sym-20 |" in table
     study("run", *options)
-    assert (tmp_path / "out/choice.jsonl").read_text().splitlines() == lines
+    assert read_rows(tmp_path / "out/choice.jsonl") == rows
 
 
 def test_a_floor_is_compared_with_an_average_or_learned(study):
@@ -112,3 +110,46 @@ def test_runs_on_more_images_have_a_table_of_their_own(study, tmp_path):
     many, _, others = more.partition("## Told")
     means = [("50.0" in part, "90.0" in part) for part in (few, many, others)]
     assert means == [(True, False), (False, True), (True, False)]
+
+
+# Real noise.
+
+
+@pytest.fixture
+def real(example, tmp_path):
+    def run(*options):
+        said = example(
+            EXAMPLES / "real" / "__main__.py",
+            "run",
+            "--out",
+            "real.jsonl",
+            "--seeds",
+            "0",
+            *options,
+        )
+        return said, read_rows(tmp_path / "real.jsonl")
+
+    return run
+
+
+def test_checked_labels_beat_plain_training_on_labels_from_rules(real):
+    """By the epoch that they choose; what was run is not run again."""
+    options = "--only", "plain", "together, forward", "--sets", "rules, half", "--epochs", "15"
+    text, rows = real(*options)
+    advice, *trained = rows
+    assert advice["checked"] == ["plain", "together, forward"]
+    assert advice["by"] == ["noisy", "checked"]
+    assert [row["recipe"] for row in trained] == ["plain", "together, forward"]
+    plain, together = (max(row["test"]) for row in trained)
+    assert 50 < plain < together
+    assert "| checked | together, forward |" in text
+    assert real(*options)[1] == rows
+
+
+def test_agreement_is_judged_at_the_end_on_sets_the_advice_was_not_written_on(real):
+    """A row for each way to choose the epoch; one epoch, which all choose."""
+    options = "--unseen", "--checked", "100", "--epochs", "1", "--sets", "wine, by class"
+    text, rows = real(*options, "--only", "plain", "sigua_ag", "GCE")
+    (accuracy,) = next(row["test"] for row in rows if row["recipe"] == "sigua_ag")
+    for way in ("by held-out noisy labels", "by the checked", "the last"):
+        assert f"| sigua_ag | {way} | {accuracy:.1f} |" in text

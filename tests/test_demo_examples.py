@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from demo_files import EXAMPLES, write_mnist
+from demo_files import EXAMPLES, read_rows, write_mnist
 from programs import launch
 
 
@@ -118,7 +118,7 @@ def test_suspects_compares_lists_and_what_is_gained_without_them(example, tmp_pa
     """An epoch each: a row for every case that needs no download, and tables of the same rows."""
     path = EXAMPLES / "suspects.py"
     said = example(path, "--seeds", "1", "--epochs", "1", "--json", "rows.jsonl")
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    rows = read_rows(tmp_path / "rows.jsonl")
     assert {row["data"] for row in rows}.isdisjoint({"mnist", "fashion"})
     assert len(rows) > 5
     for row in rows:

@@ -1,6 +1,5 @@
 """Training a run of the paper: the same curve after a break, memory, speed, JSON lines."""
 
-import json
 import os
 import re
 import signal
@@ -12,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from demo_files import EXAMPLES, of_the_paper, write_mnist
+from demo_files import EXAMPLES, of_the_paper, read_rows, write_mnist
 from torch import nn
 
 PAPER = EXAMPLES / "paper"
@@ -240,8 +239,7 @@ def test_two_commands_may_write_to_one_folder_at_once(tiny, tmp_path):
     ]
     done = [process.communicate() for process in started]
     assert [process.returncode for process in started] == [0, 0], done
-    lines = (tmp_path / "set1-mnist-cpu.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = read_rows(tmp_path / "set1-mnist-cpu.jsonl")
     found = {(r["run"]["noise"], r["run"]["method"], r["run"]["seed"]) for r in rows}
     assert len(rows) == len(found) == 2 * 2 * 4
     assert all(len(row["curves"]["test"]) == row["epochs"] == 2 for row in rows)

@@ -146,13 +146,9 @@ METHODS = [
     sigua.forward_correction(PAIR),
     sigua.forward_correction(sigua.TransitionMatrix.symmetric(0.5, 10)),
 ]
-ROWS = {
-    "zeros": 0 * SOFT[0],
-    "too much": 1.3 * SOFT[0],
-    "negative": np.array([1.1, -0.1] + [0] * 8),
-}
+ROWS = 0 * SOFT[0], 1.3 * SOFT[0], np.array([1.1, -0.1] + [0] * 8)
 WRONG = [np.where(LABELS == 3, label, LABELS) for label in (-1, -100, 10, 2**20)]
-WRONG += [np.where((LABELS == 3)[:, None], row, SOFT).astype("float32") for row in ROWS.values()]
+WRONG += [np.where((LABELS == 3)[:, None], row, SOFT).astype("float32") for row in ROWS]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: repr(m)[:40])

@@ -1,6 +1,5 @@
 """With Flax NNX and Optax: the example, accumulated gradients, steps that are left out."""
 
-import importlib.util
 from pathlib import Path
 
 import jax
@@ -9,7 +8,7 @@ import optax
 import pytest
 from flax import nnx
 from jax import numpy as jnp
-from programs import accuracies, devices, launch
+from programs import accuracies, devices, launch, module_of
 
 import sigua
 from sigua import reference
@@ -23,10 +22,7 @@ N, K = 64, 10
 @pytest.fixture(scope="module")
 def example():
     """The example as a module."""
-    spec = importlib.util.spec_from_file_location("flax_fit", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(EXAMPLE)
 
 
 @pytest.fixture

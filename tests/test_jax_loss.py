@@ -106,13 +106,9 @@ def test_standard_is_optax(samples):
 @pytest.mark.parametrize("method", METHODS[:8:2], ids=name)
 def test_nothing_takes_part(method, groups):
     """An empty mini-batch, or one without a participant, has loss 0 and gradient 0."""
-    for n, options in (
-        (0, {}),
-        (0, {"where": jnp.zeros(0, bool)}),
-        (4, {"where": jnp.zeros(4, bool)}),
-    ):
+    for n, where in ((0, None), (0, jnp.zeros(0, bool)), (4, jnp.zeros(4, bool))):
         given = jnp.ones((n, K)), jnp.zeros(n, int), 10, method
-        value, gradient = differentiated(*given, groups=groups, **options)
+        value, gradient = differentiated(*given, groups=groups, where=where)
         assert value == 0
         assert (gradient == 0).all()
 

@@ -273,10 +273,7 @@ def test_verbose_shows_a_bar_and_nothing_else_does(capsys):
         ({"module": "mlp"}, "module: must be a function .* got 'mlp'; try lambda"),
         ({"module": lambda d: nn.Linear(d, 3)}, "module: must be a function .* got <function"),
         ({"module": nn.ReLU}, "module: must be a function .* got <class .*ReLU'>; try"),
-        (
-            {"module": lambda d, k: nn.Linear(9, k)},
-            r"got one that refuses such rows \(mat1 and mat",
-        ),
+        ({"module": lambda d, k: nn.Linear(9, k)}, r"one that refuses such rows \(mat1 and mat"),
         ({"module": lambda d, k: nn.Embedding(d, k)}, "got one that refuses such rows"),
         ({"module": lambda d, k: nn.LSTM(d, k)}, r"logits \(N, 3\), got a tuple for N = 2; try"),
         ({"module": lambda d, k: ALWAYS}, "module: must make a new network at each call, got one"),

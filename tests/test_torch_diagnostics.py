@@ -110,12 +110,8 @@ def test_history_of_a_sigmoid_is_that_of_a_softmax_of_two():
 def test_updates_wait_for_nothing():
     """On the meta device, which has no values, any read of one raises."""
     logits, labels, intact = (tensor.to("meta") for tensor in batch(20))
-    criterion, meter, history = (
-        SIGUALoss(sigua.self_teaching(0.5)),
-        SelectionMeter(),
-        LabelHistory(20),
-    )
-    criterion.to("meta")
+    criterion, meter = SIGUALoss(sigua.self_teaching(0.5)).to("meta"), SelectionMeter()
+    history = LabelHistory(20)
     criterion(logits.requires_grad_(), labels).backward()
     for _ in range(2):
         meter.update(criterion.split, intact=intact, logits=logits, target=labels)

@@ -39,9 +39,10 @@ def batch(n, generator, device="cpu", soft=False):
     return logits.to(device), labels.to(device), (labels % 2 == 0).to(device)
 
 
-def call(criterion, method, logits, labels, trusted):
-    known = isinstance(method.condition, sigua.Known)
-    return criterion(logits, labels, **({"trusted": trusted} if known else {}))
+def call(criterion, method, logits, labels, trusted, **options):
+    if isinstance(method.condition, sigua.Known):
+        options["trusted"] = trusted
+    return criterion(logits, labels, **options)
 
 
 def train(method, epochs, soft=False, **options):
@@ -138,14 +139,17 @@ def test_never_waits_for_the_device(method, steps_per_epoch, options):
     if "groups" in options and isinstance(method.condition, sigua.Agreement):
         return
     criterion = SIGUALoss(method, steps_per_epoch=steps_per_epoch, **options).to("meta")
-    for _ in range(2):
-        logits, *rest = batch(32, torch.Generator().manual_seed(0), "meta")
-        loss = call(criterion, method, logits.requires_grad_(), *rest)
+    logits, labels, mask = batch(32, torch.Generator().manual_seed(0), "meta")
+    asked = {"where": mask, "num_items_in_batch": torch.zeros((), device="meta")}
+    for of_the_call in ({}, {}, asked, asked):
+        loss = call(criterion, method, logits.requires_grad_(), labels, mask, **of_the_call)
         loss.backward()
+    criterion.end_step()
     assert loss.shape == ()
     assert criterion.split.good.shape == (32,)
     with torch.no_grad():
-        assert criterion(logits, rest[0]).is_meta
+        assert criterion(logits, labels).is_meta
+    assert criterion.eval()(logits, labels, **asked).is_meta
 
 
 class Count(TorchDispatchMode):
@@ -187,16 +191,6 @@ def test_compile_in_place_keeps_the_state_dict_keys():
     logits, labels, _ = batch(32, torch.Generator().manual_seed(0))
     criterion(logits.requires_grad_(), labels).backward()
     assert list(criterion.state_dict()) == keys
-
-
-def test_options_of_the_call_never_wait_for_the_device():
-    criterion = SIGUALoss(METHODS["ag"]).to("meta")
-    logits, labels, where = batch(32, torch.Generator().manual_seed(0), "meta")
-    items = torch.zeros((), device="meta")
-    for mode in (criterion.train(), criterion.eval()):
-        loss = mode(logits.requires_grad_(), labels, where=where, num_items_in_batch=items)
-        assert loss.is_meta
-    criterion.end_step()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -1,11 +1,11 @@
 """Accelerate prepares the network, and keeps the criterion's epoch in its checkpoints."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 import torch
 from accelerate import Accelerator
+from programs import module_of
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -17,10 +17,7 @@ METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=6)
 @pytest.fixture(scope="module")
 def example():
     """The example as a module."""
-    spec = importlib.util.spec_from_file_location("accelerate_fit", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(EXAMPLE)
 
 
 def weights(net):

@@ -1,4 +1,7 @@
-"""The page for scikit-learn users: its blocks run, and it says what these libraries do."""
+"""The page for scikit-learn users: its blocks run, and it says what these libraries do.
+
+What `fit` of Keras returns is drawn as it is.
+"""
 
 import pickle
 import re
@@ -15,6 +18,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 
 import sigua
+from sigua import plot
 from sigua_keras import SIGUA
 
 pytestmark = [
@@ -120,3 +124,15 @@ def test_keras_wrapper_takes_what_fit_needs_from_params(page):
     p = cross_val_predict(page["wrapped"], page["x"], page["y"], cv=2, **options)
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=0, atol=1e-5)
     assert (p.argmax(axis=1) == page["true_labels"]).mean() > 0.8
+
+
+def test_the_history_of_keras_is_drawn():
+    """Of 64 floor(64 * rho) + 1 are kept once anybody is dropped; rho is 1, .75, .5, .5."""
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    x, method = np.random.default_rng(0).normal(size=(64, 5)), sigua.sigua_sl(0.5, 0.25, warmup=2)
+    fitted = model.fit(x, np.arange(64) % 3, 64, epochs=4, verbose=0, callbacks=[SIGUA(method)])
+    for recorded in (fitted, fitted.history):
+        good, bad, _ = (line.get_ydata() / 100 for line in plot.selection(recorded).get_lines())
+        np.testing.assert_allclose(good, np.array([64, 49, 33, 33]) / 64, rtol=1e-6)
+        np.testing.assert_allclose(bad, fitted.history["sigua_bad"], rtol=1e-6)

@@ -1,13 +1,12 @@
 """skorch makes a scikit-learn classifier of it."""
 
-import importlib.util
 import pickle
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from programs import module_of
 from sklearn.base import clone
 
 import sigua
@@ -19,12 +18,7 @@ METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=4)
 @pytest.fixture(scope="module")
 def example():
     """The example as a module."""
-    spec = importlib.util.spec_from_file_location("skorch_search", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["skorch_search"] = module  # for pickle
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["skorch_search"]
+    return module_of(EXAMPLE)
 
 
 @pytest.fixture
