@@ -286,9 +286,8 @@ class Contract:
             losses = np.array(vector["losses"], dtype=float)
             labels = np.zeros(len(losses), dtype=int)
             step = self.run(method, logits_with(losses), labels, vector["epoch"])
-            want = Step(
-                vector["objective"], None, np.array(vector["good"]), np.array(vector["bad"])
-            )
+            masks = np.array(vector["good"]), np.array(vector["bad"])
+            want = Step(vector["objective"], None, *masks)
             largest = np.max(losses, initial=0, where=losses < INF)
             self.assert_step(step, want, method, len(losses), largest)
 

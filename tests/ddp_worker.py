@@ -1,7 +1,6 @@
 """Run by torchrun from test_torch_distributed.py: each process holds a part of one mini-batch."""
 
 import gc
-import sys
 from itertools import product
 
 import pytest
@@ -201,7 +200,7 @@ def main():
     check_each_process_keeps_its_own()
     check_compiled([17, 7])
     check_fsdp()
-    print(f"rank {dist.get_rank()} passed", file=sys.stderr)
+    print(f"rank {dist.get_rank()} passed", flush=True)
     gc.collect()  # DDP's reducers live in cycles, and abort the process if they outlive the group
     dist.barrier()
     dist.destroy_process_group()

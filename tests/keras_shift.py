@@ -86,6 +86,10 @@ def assert_step(found, want, there=True, scale=1):
     assert logs["sigua_bad"] == pytest.approx(want.split.bad.mean())
 
 
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
 def network(units=3, kind=keras.Model):
     """Return a model of five inputs and probabilities."""
     inputs = keras.Input((5,))
@@ -94,7 +98,7 @@ def network(units=3, kind=keras.Model):
 
 def cross_entropy(model, x, y):
     """Return the plain loss of a model."""
-    p = keras.ops.convert_to_numpy(model(x))
+    p = array(model(x))
     return -np.log(p[np.arange(len(y)), y]).mean()
 
 

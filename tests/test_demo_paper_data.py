@@ -174,7 +174,5 @@ def test_without_a_folder_keras_is_asked_and_what_it_cannot_give_is_one_sentence
     with pytest.raises(SystemExit, match=r"the download failed \(URL failure\); give --data"):
         data.load("mnist", None)
     monkeypatch.setitem(sys.modules, "keras", None)
-    with pytest.raises(
-        SystemExit, match=r"^cifar10: keras downloads it.*pip install keras, or give"
-    ):
+    with pytest.raises(SystemExit, match=r"^cifar10: keras downloads it.*pip install keras, or"):
         data.load("cifar10", None)

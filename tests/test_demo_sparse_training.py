@@ -22,18 +22,12 @@ def run(criterion, logits, target):
     return value.detach(), logits.grad
 
 
-def batch(k):
-    generator = torch.Generator().manual_seed(k)
-    logits = 3 * torch.randn(60, k, generator=generator, dtype=torch.float64)
-    return logits, torch.randint(0, k, (60,), generator=generator)
-
-
 @pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)
 def test_a_class_that_has_no_part_in_the_label_may_be_impossible(make):
     """Masked logits make the losses of other groups infinite and leave this group's as they are."""
-    rows = confusions(10)
-    logits, labels = batch(10)
-    labels %= 5
+    rows, generator = confusions(10), torch.Generator().manual_seed(10)
+    logits = 3 * torch.randn(60, 10, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 5, (60,), generator=generator)
     logits[:, 5:] = -torch.inf
     value, gradient = run(SIGUALoss(make(TransitionMatrix(rows))), logits, labels)
     alone = TransitionMatrix(sp.csr_array(rows.toarray()[:5, :5]))
@@ -88,8 +82,6 @@ def test_a_network_trains_on_a_hundred_thousand_classes_without_an_array_of_k_by
 
 def test_a_matrix_that_fills_a_column_is_refused():
     """Each class is called the first one for 30 %: a table of columns would have k x k."""
-    method = sigua.forward_correction(
-        sigua.mapped_transition(dict.fromkeys(range(1, K), 0), 0.3, K)
-    )
+    T = sigua.mapped_transition(dict.fromkeys(range(1, K), 0), 0.3, K)
     with pytest.raises(ValueError, match=r"^T: .* class 0, which is observed for 100000 of"):
-        SIGUALoss(method)(torch.zeros(4, K), torch.arange(4))
+        SIGUALoss(sigua.forward_correction(T))(torch.zeros(4, K), torch.arange(4))

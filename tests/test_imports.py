@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import launch
 
 # Prints the top-level modules that a piece of code loads beyond NumPy, the standard library and
 # sigua itself. NumPy goes first, because it brings modules of its own.
@@ -35,10 +36,7 @@ def outsiders(code, *paths):
     The working directory is left out (-P): what is installed is what is tested.
     """
     search = os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
-    command = [sys.executable, "-P", "-c", PROBE.format(code=code)]
-    environment = os.environ | {"PYTHONPATH": search}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    return launch("-P", "-c", PROBE.format(code=code), PYTHONPATH=search).split()
 
 
 def test_using_the_core_loads_no_framework_and_no_adapter():

@@ -1,6 +1,6 @@
 """What a call takes and means: labels, who takes part, losses, groups; what of it is exact."""
 
-import functools
+from functools import partial
 
 import jax
 import numpy as np
@@ -119,9 +119,7 @@ def test_nan_reaches_the_user_when_compiled(method, samples):
     logits, labels, soft = samples
     logits[3] = np.nan
     for given, loss in ((labels, None), (labels, CrossEntropy(smoothing=0.1)), (soft, None)):
-        objective = functools.partial(
-            sigua_loss, epoch=0, method=method, loss=loss, **marks(method)
-        )
+        objective = partial(sigua_loss, epoch=0, method=method, loss=loss, **marks(method))
         value, gradient = as_users_do(jax.value_and_grad(objective), logits, given)
         assert np.isnan(value)
         assert np.isnan(gradient[3]).all()

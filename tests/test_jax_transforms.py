@@ -15,9 +15,7 @@ EPS = float(np.finfo(np.float32).eps)
 N, K = 100, 10
 # floor(100 * .29) is 28 in floating point; both schedules end within a ramp.
 SL = sigua.sigua_sl(0.71, delta=sigua.Knots([(2, 0.0), (6.5, 0.29)]), gamma=0.1, warmup=5)
-OFFICIAL = sigua.sigua_sl(
-    0.5, delta=0.3, gamma=sigua.Knots([(0, 0.0), (9, 0.5)]), variant="official"
-)
+OFFICIAL = sigua.sigua_sl(0.5, 0.3, sigua.Knots([(0, 0.0), (9, 0.5)]), variant="official")
 EPOCHS = range(14)
 
 

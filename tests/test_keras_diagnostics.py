@@ -55,10 +55,9 @@ def test_suspects_are_found_and_training_with_a_watch_is_training_without_one():
     x, y, intact = data()
     watched, plain = model(), model()
     watch = LabelWatch(x, y)
-    history = watched.fit(
-        x, y, epochs=12, batch_size=8, callbacks=[watch], shuffle=False, verbose=0
-    )
-    plain.fit(x, y, epochs=12, batch_size=8, shuffle=False, verbose=0)
+    options = {"epochs": 12, "batch_size": 8, "shuffle": False, "verbose": 0}
+    history = watched.fit(x, y, callbacks=[watch], **options)
+    plain.fit(x, y, **options)
     for a, b in zip(watched.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
     assert "accuracy_flipped" not in history.history

@@ -5,10 +5,11 @@ import importlib
 import keras
 import numpy as np
 import pytest
-from keras_shift import SL, T, gradient
+from keras_shift import EPS, SL, T, array, gradient
+from test_demo_sparse import confusions
 
 import sigua
-from sigua import reference
+from sigua import TransitionMatrix, reference
 from sigua.confidence import rates
 from sigua_keras import SIGUA, SIGUAModel, corrected_losses, select
 
@@ -28,10 +29,6 @@ LOSSES = [
     keras.losses.LogCosh(),
 ]
 EAGER = {"compile": {"run_eagerly": True}}
-
-
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
@@ -194,3 +191,40 @@ def test_an_eager_step_selects_by_numpy():
     loss = model.compute_loss(None, keras.ops.convert_to_tensor(ROWS), model(LOGITS))
     assert not isinstance(rule.losses, np.ndarray)
     assert array(loss) == pytest.approx(float(logs["loss"]), rel=1e-6)
+
+
+# A sparse T, and 100,000 classes.
+
+
+@pytest.mark.parametrize("make", [sigua.sigua_bc, sigua.forward_correction])
+def test_other_losses_are_corrected_as_by_the_dense_matrix(make):
+    rows, loss = confusions(5), keras.losses.CategoricalFocalCrossentropy()
+    logits = np.random.default_rng(5).normal(scale=2, size=(100, 5))
+    one_hot = np.eye(5, dtype="float32")[np.arange(100) % 5]
+    softmax = [keras.layers.Softmax()]
+    sparse, dense = (
+        gradient(logits, one_hot, loss, SIGUA(make(TransitionMatrix(r))), after=softmax)
+        for r in (rows, rows.toarray())
+    )
+    np.testing.assert_allclose(sparse[0], dense[0], rtol=0, atol=32 * EPS / 100)
+    assert sparse[1]["sigua_bad"] == dense[1]["sigua_bad"]
+
+
+MANY = 100_000
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "groups"])
+def test_a_network_trains_on_a_hundred_thousand_classes(kind):
+    """Without T as an array of 80 GB, and the loss falls."""
+    keras.utils.set_random_seed(0)
+    symmetric = kind == "symmetric"
+    T = TransitionMatrix.symmetric(0.5, MANY) if symmetric else TransitionMatrix(confusions(MANY))
+    method = sigua.sigua_bc(T) if symmetric else sigua.forward_correction(T)
+    model = keras.Sequential([keras.layers.Embedding(16, 8), keras.layers.Dense(MANY)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.1), loss)
+    x, y = np.arange(16), np.random.default_rng(0).integers(0, MANY, 16)
+    history = model.fit(x, y, epochs=8, batch_size=16, verbose=0, callbacks=[SIGUA(method)])
+    losses = history.history["loss"]
+    assert losses[-1] < losses[0] - 1
+    assert not {"_rows", "inverse"} & vars(T).keys()

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from keras_shift import EPS, SL, gradient
+from keras_shift import EPS, SL, array, gradient
 
 import sigua
 from sigua import losses as spec
@@ -35,10 +35,6 @@ def pair(name):
 def batch(n=24, k=4):
     rng = np.random.default_rng(0)
     return rng.normal(scale=2, size=(n, k)).astype("float32"), rng.integers(0, k, n)
-
-
-def array(tensor):
-    return ops.convert_to_numpy(tensor).astype("float64")
 
 
 def close(actual, expected, factor=16.0):
@@ -163,15 +159,13 @@ def test_small_loss_on_regression(loss, column):
         (partial(losses.SymmetricCrossEntropy, alpha=-1), "^alpha: must be a number"),
         (partial(losses.SymmetricCrossEntropy, log_zero=1), "^log_zero: must be a number"),
         (partial(losses.Bootstrapping, beta=2), "^beta: must be a number"),
+        (
+            lambda: losses.SymmetricCrossEntropy()(np.zeros((2, 3)), np.full((2, 4), 0.25)),
+            "^y: must be integers",
+        ),
     ],
 )
-def test_refused_parameters(make, message):
-    """A parameter out of range is refused by name, at construction."""
+def test_refused_parameters_and_labels(make, message):
+    """A parameter out of range, at construction, and labels neither one nor one per class."""
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_refused_labels():
-    """Labels with neither one entry nor one per class are refused."""
-    with pytest.raises(ValueError, match=r"^y: must be integers"):
-        losses.SymmetricCrossEntropy()(np.zeros((2, 3)), np.full((2, 4), 0.25))

@@ -40,9 +40,8 @@ def test_the_model_is_saved_with_its_method_and_its_epoch(method, data, tmp_path
     loaded = keras.models.load_model(path)
     assert loaded.method == method
     assert loaded.epoch == 2
-    np.testing.assert_array_equal(
-        loaded.predict(data[0], verbose=0), model.predict(data[0], verbose=0)
-    )
+    found, want = (each.predict(data[0], verbose=0) for each in (loaded, model))
+    np.testing.assert_array_equal(found, want)
     logs = loaded.train_on_batch(*data, return_dict=True)
     if method is METHOD:
         assert float(logs["sigua_good"]) == pytest.approx(GOOD[2])

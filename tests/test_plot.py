@@ -1,12 +1,11 @@
 """The pictures show the numbers that they were given, with axes that say what they are."""
 
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pandas
 import pytest
+from programs import launch
 
 import sigua
 from sigua import plot
@@ -164,7 +163,6 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == (
+    assert launch("-c", code).strip() == (
         "sigua.plot needs matplotlib, which is not installed: pip install 'sigua[plot]'"
     )

@@ -17,9 +17,8 @@ T = TransitionMatrix([[0.8, 0.2], [0.4, 0.6]])
 @pytest.mark.parametrize("vector", GOLDEN, ids=lambda v: f"{v['name']}-{v['over']}")
 def test_golden_vectors_of_corrected_losses(vector):
     """Their masks, objectives and gradients are in the contract."""
-    corrected = reference.backward_corrected(
-        vector["logits"], TransitionMatrix(vector["transition"])
-    )
+    matrix = TransitionMatrix(vector["transition"])
+    corrected = reference.backward_corrected(vector["logits"], matrix)
     np.testing.assert_allclose(corrected, vector["corrected"], rtol=1e-12, atol=1e-12)
     at_label = corrected[np.arange(len(corrected)), vector["labels"]]
     np.testing.assert_allclose(at_label, vector["at_label"], rtol=1e-12, atol=1e-12)

@@ -84,9 +84,7 @@ def test_a_fold_without_a_class_in_its_training_part_is_refused():
     """Sorted labels in folds that are not shuffled; a class of one example is left as it is."""
     X, y = load_digits(return_X_y=True)
     order = np.argsort(y, kind="stable")
-    with pytest.raises(
-        ValueError, match=r"^cv: must train on each class .* without class 0, .*try"
-    ):
+    with pytest.raises(ValueError, match=r"^cv: must train on each class .*out class 0, .*try"):
         PrunedClassifierCV(LogisticRegression(), cv=KFold(10)).fit(X[order], y[order])
     words = np.array(list("abcdefghij"))[y[order]]
     with pytest.raises(ValueError, match="without class 'a', whose"):
@@ -158,9 +156,7 @@ def test_words_frames_of_words_and_sparse_rows_go_to_the_classifier_as_they_are(
 def test_a_classifier_that_knows_nothing_flags_nobody_and_a_warning_says_so():
     """It predicts one class for all: no T can be estimated from that."""
     X, given = np.zeros((60, 1)), np.arange(60) % 3
-    with pytest.warns(
-        UserWarning, match="estimator: no label is flagged, because .* try a stron"
-    ) as w:
+    with pytest.warns(UserWarning, match="estimator: no label is flagged, because .* try a") as w:
         clf = PrunedClassifierCV(LogisticRegression()).fit(X, given)
     assert w[0].filename == __file__
     assert not clf.label_issues_.any()

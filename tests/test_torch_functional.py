@@ -52,9 +52,8 @@ def test_groups_and_who_takes_part(groups, names):
     losses, where = corrected_losses(logits, labels, SL), torch.arange(N) % 4 > 0
     of = "class" if groups == "class" else 3 * labels - 7
     chosen = select(losses, 0, SL, labels=labels, where=where, groups=of)
-    want = reference.split(
-        SL, losses.detach().double().numpy()[where], groups=labels.numpy()[where]
-    )
+    ranked = losses.detach().double().numpy()[where]
+    want = reference.split(SL, ranked, groups=labels.numpy()[where])
     np.testing.assert_array_equal(chosen.good[where], want.good)
     np.testing.assert_array_equal(chosen.bad[where], want.bad)
     assert not chosen.weights[~where].any()
@@ -74,9 +73,8 @@ def test_marks_and_a_confidence(names):
     plain = logits.detach().numpy(), labels.numpy()
     want = reference.step(method, *plain, confidence=(c + 1e-6) / (1 + 1e-6)).split
     np.testing.assert_array_equal(chosen.good, want.good)
-    assert not torch.equal(
-        chosen.good, select(losses, 0, method, logits=logits, labels=labels).good
-    )
+    without = select(losses, 0, method, logits=logits, labels=labels)
+    assert not torch.equal(chosen.good, without.good)
 
 
 def test_half_precision_is_judged_in_float32(names):

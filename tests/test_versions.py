@@ -2,13 +2,12 @@
 
 import platform
 import re
-import subprocess
-import sys
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
+from programs import launch
 
 import sigua
 from sigua.__main__ import versions
@@ -22,9 +21,7 @@ import runpy, sys
 runpy.run_module("sigua", run_name="__main__")
 print("loaded", {"torch", "keras", "tensorflow", "jax", "sklearn", "scipy"} & set(sys.modules))
 """
-    command = [sys.executable, "-P", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    found = dict(line.split(maxsplit=1) for line in launch("-P", "-c", code).splitlines())
     assert list(found) == ["sigua", "python", "platform", "numpy", "scipy", *FRAMEWORKS, "loaded"]
     assert found["sigua"] == f"{sigua.__version__}, in {Path(sigua.__file__).parent}"
     assert found["python"] == platform.python_version()
