@@ -14,6 +14,7 @@ experiments, networks, settings = of_the_paper("experiments", "networks", "setti
 PAPER, CPU = experiments.Options(), experiments.Options(preset="cpu")
 OFFICIAL = experiments.Options(variant="official")
 NOISES = {"sym-20": 0.2, "sym-50": 0.5, "pair-45": 0.45}
+SHARES = {"mnist": [0.4, 0.3, 0.7], "cifar10": [0.4, 0.3, 0.3]}
 ADAM_LINEAR = settings.Optimizer("adam", 0.001, (0.9, 0.999), decay="linear", decay_at=80)
 
 
@@ -91,9 +92,7 @@ def test_open_set_noise_is_40_percent_of_cifar_10_on_the_network_of_table_5():
     assert found["open-40", "BC"].optimizer.name == "sgd"
 
 
-@pytest.mark.parametrize(
-    ("data", "shares"), [("mnist", [0.4, 0.3, 0.7]), ("cifar10", [0.4, 0.3, 0.3])]
-)
+@pytest.mark.parametrize(("data", "shares"), SHARES.items())
 def test_official_variant_takes_the_authors_shares_ramp_and_late_beta1(data, shares):
     found = runs(f"set1-{data}", OFFICIAL)
     for (noise, rate), share in zip(NOISES.items(), shares, strict=True):

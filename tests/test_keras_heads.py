@@ -76,9 +76,8 @@ def test_losses_and_weights_by_name_stay_where_they_belong(weighed):
     model.compile(keras.optimizers.SGD(1.0), dict.fromkeys("ab", CE), scales)
     weights = [np.linspace(0.5, 1.5, N), np.linspace(1.5, 0.5, N)] if weighed else None
     options = {"batch_size": N, "shuffle": False, "verbose": 0, "sample_weight": weights}
-    model.fit(
-        X, labels("list" if weighed else "dict"), callbacks=[SIGUA(SL, output="a")], **options
-    )
+    y, callback = labels("list" if weighed else "dict"), SIGUA(SL, output="a")
+    model.fit(X, y, callbacks=[callback], **options)
     after = parts(model)
     for i, (name, method) in enumerate({"a": SL, "b": sigua.standard()}.items()):
         weight = scales[name] * (weights[i][:, None] if weighed else 1.0)

@@ -79,6 +79,5 @@ def test_the_version_is_that_of_the_citation_and_the_newest_in_the_changelog():
     titles = re.findall(r"^## \[(.+?)\](.*)$", changelog, re.MULTILINE)
     assert titles[0] == ("Unreleased", "")
     assert titles[1][0] == sigua.__version__
-    assert re.search(r"^date-released: (.+)$", citation, re.MULTILINE)[1] == (
-        titles[1][1].removeprefix(" - ")
-    )
+    released = re.search(r"^date-released: (.+)$", citation, re.MULTILINE)[1]
+    assert titles[1][1] == f" - {released}"
