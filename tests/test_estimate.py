@@ -126,10 +126,8 @@ def test_label_losses_and_margins_are_of_the_label_s_probability():
 def test_confident_has_cleanlab_s_counts(case):
     """In exact arithmetic from its joint: rows scaled to the labels' counts, columns to 1."""
     labels, joint = case["labels"], case["confident_joint"]
-    scaled = [
-        [Fraction(entry * labels.count(j), sum(row)) for entry in row]
-        for j, row in enumerate(joint)
-    ]
+    scales = [Fraction(labels.count(j), sum(row)) for j, row in enumerate(joint)]
+    scaled = [[entry * scale for entry in row] for row, scale in zip(joint, scales, strict=True)]
     columns = list(zip(*scaled, strict=True))
     rows = [[entry / sum(column) for entry in column] for column in columns]
     close(estimate_transition(case["probabilities"], labels, method="confident"), rows)

@@ -60,9 +60,8 @@ def test_the_probe_reports_each_module_that_must_not_be_loaded(name, tmp_path):
 
 def named(folder):
     """Return the top-level modules that the sources in a folder import, wherever they do."""
-    nodes = [
-        node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
-    ]
+    trees = [ast.parse(path.read_text()) for path in folder.rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
     names = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     names |= {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
     return {name.partition(".")[0] for name in names}

@@ -216,11 +216,10 @@ def test_groups_may_be_a_function_of_logits_and_labels(samples):
 
 
 T2 = TransitionMatrix([[0.9, 0.1], [0.3, 0.7]])
+OF_TWO = [SL, sigua.sigua_bc(T2, gamma=0.5), sigua.forward_correction(T2)]
 
 
-@pytest.mark.parametrize(
-    "method", [SL, sigua.sigua_bc(T2, gamma=0.5), sigua.forward_correction(T2)], ids=name
-)
+@pytest.mark.parametrize("method", OF_TWO, ids=name)
 def test_one_sigmoid_output_is_two_classes(method):
     """Logits z are (0, z); labels are integers, or probabilities; a loss may take z again."""
     rng = np.random.default_rng(1)

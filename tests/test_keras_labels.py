@@ -23,9 +23,8 @@ def batch(shape, k=K):
     rng = np.random.default_rng(0)
     logits = rng.normal(scale=2, size=(*shape, k)).astype("float32")
     labels = rng.integers(0, k, shape)
-    return logits + 3 * np.eye(k, dtype="float32")[labels] * rng.integers(0, 2, shape)[
-        ..., None
-    ], labels
+    known = rng.integers(0, 2, shape)[..., None]
+    return logits + 3 * np.eye(k, dtype="float32")[labels] * known, labels
 
 
 def flat(logits, labels):
@@ -207,18 +206,22 @@ def test_of_one_sigmoid_unit_a_label_outside_0_and_1_is_no_class(none, lost):
     assert logs["sigua_good"] == pytest.approx(done.split.good.mean())
 
 
-def test_labels_that_are_no_class_are_told_once(mini_batch, lost):
-    """By a warning after the first epoch, in each way to fit."""
+@pytest.mark.parametrize("wrap", [False, True], ids=["callback", "model"])
+def test_labels_that_are_no_class_are_told_once_and_refused_if_none_is_one(wrap, mini_batch, lost):
+    """By a warning after the first epoch, in each way to fit, or by an error."""
     logits, labels = mini_batch
-    y = without(labels, lost, "-1")
-    for wrap in (False, True):
+
+    def fit(y):
         inner = keras.Sequential([keras.Input((K,)), keras.layers.Dense(K)])
         model = SIGUAModel(inner, SL) if wrap else inner
         model.compile("sgd", SPARSE(from_logits=True))
-        callbacks = [] if wrap else [SIGUA(SL)]
-        with pytest.warns(UserWarning, match=WARNING) as seen:
-            model.fit(logits, y, epochs=3, verbose=0, callbacks=callbacks)
-        assert len([w for w in seen if "not a class" in str(w.message)]) == 1
+        model.fit(logits, y, epochs=3, verbose=0, callbacks=[] if wrap else [SIGUA(SL)])
+
+    with pytest.warns(UserWarning, match=WARNING) as seen:
+        fit(without(labels, lost, "-1"))
+    assert len([w for w in seen if "not a class" in str(w.message)]) == 1
+    with pytest.raises(ValueError, match=f"^y: must be classes, .* got {N} labels in an epoch"):
+        fit(labels + K)
 
 
 @pytest.mark.parametrize("method", [SL, BC, sigua.sigua_ag(warmup=0)], ids=name)

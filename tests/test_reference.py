@@ -137,10 +137,8 @@ def test_objective_by_hand():
 
 
 SPLIT = sigua.Split(np.array([True, False]), np.array([False, True]))
-KNOWN = sigua.custom(sigua.Known())
-ALL = sigua.standard()
-
-
+KNOWN, INTEGERS = sigua.custom(sigua.Known()), sigua.Split([1, 0], [0, 1])
+ALL, BACKWARD = sigua.standard(), sigua.backward_correction(PAIR)
 LOGITS = np.zeros((2, 2))
 
 
@@ -151,29 +149,20 @@ LOGITS = np.zeros((2, 2))
         (lambda: reference.step(ALL, LOGITS, [0, 2]), r"labels: .*\[0, 2\), got labels\[1\] = 2;"),
         (lambda: reference.step(ALL, LOGITS, [1]), r"labels: .*\(2,\), .*got shape \(1,\);"),
         (lambda: reference.step(ALL, LOGITS, [0, 1], groups=[0]), r"groups: .*\(2,\), .*\(1,\);"),
-        (
-            lambda: reference.step(sigua.backward_correction(PAIR), LOGITS, [0, 1]),
-            "T: .*3 rows and logits of 2",
-        ),
+        (lambda: reference.step(BACKWARD, LOGITS, [0, 1]), "T: .*3 rows and logits of 2"),
         (
             lambda: reference.step(sigua.sigua_ag(), LOGITS, [0, 1], confidence=np.ones((2, 2))),
             r"confidence: .*\(2,\), got shape \(2, 2\); try",  # the state, which would broadcast
         ),
         (lambda: reference.split(ALL, [[0.5]]), r"losses: must have shape \(n,\)"),
-        (
-            lambda: reference.split(ALL, [1.0], class_sums=[1, 2]),
-            r"class_sums: .*\(1,\), got shape \(2,\);",
-        ),
+        (lambda: reference.split(ALL, [1.0], class_sums=[1, 2]), r"class_sums: .*1,.* shape .2,.;"),
         (lambda: reference.split(KNOWN, [1.0], trusted=[True, False]), r"trusted: .*\(2,\);"),
         (lambda: reference.split(KNOWN, [1.0], trusted=[1]), "trusted: must be bool, .*int64"),
         (lambda: sigua.objective([1.0, 2.0], [1.0]), r"weights: .* \(2,\), got shape \(1,\);"),
         (lambda: sigua.objective(["a"], [1.0]), "losses: must be an array of numbers"),
         (lambda: sigua.objective([1.0], [1.0], 0), "denominator: must be above 0, got 0; try n"),
         (lambda: sigua.signed_weights(SPLIT, NAN), "gamma: must be a number in"),
-        (
-            lambda: sigua.signed_weights(sigua.Split([1, 0], [0, 1]), 0.1),
-            "split: must be two boolean masks, got int64 and int64;",
-        ),
+        (lambda: sigua.signed_weights(INTEGERS, 0.1), "split: must be .* got int64 and int64;"),
     ],
 )
 def test_shapes_that_do_not_belong_together_get_one_sentence(call, message):

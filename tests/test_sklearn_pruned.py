@@ -138,9 +138,8 @@ def test_words_frames_of_words_and_sparse_rows_go_to_the_classifier_as_they_are(
     rng = np.random.default_rng(0)
     y = np.array(["cat", "dog"])[rng.integers(0, 2, 100)]
     frame = pd.DataFrame({"said": np.where(y == "cat", "meow", "woof")})
-    pipeline = make_pipeline(
-        make_column_transformer((OneHotEncoder(), ["said"])), LogisticRegression()
-    )
+    columns = make_column_transformer((OneHotEncoder(), ["said"]))
+    pipeline = make_pipeline(columns, LogisticRegression())
     clf = PrunedClassifierCV(pipeline).fit(frame, pd.Series(y))
     assert clf.classes_.tolist() == ["cat", "dog"]
     assert clf.feature_names_in_.tolist() == ["said"]

@@ -157,9 +157,8 @@ def test_sharded_logits_are_refused(tmp_path):
     """A DTensor mixes with no plain tensor of the criterion's."""
     tensor = pytest.importorskip("torch.distributed.tensor")
     mesh = pytest.importorskip("torch.distributed.device_mesh")
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{tmp_path}/join", rank=0, world_size=1
-    )
+    alone = {"init_method": f"file://{tmp_path}/join", "rank": 0, "world_size": 1}
+    torch.distributed.init_process_group("gloo", **alone)
     try:
         one = mesh.init_device_mesh("cpu", (1,))
         logits, labels = (tensor.distribute_tensor(each, one) for each in (LOGITS, LABELS))

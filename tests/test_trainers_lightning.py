@@ -90,9 +90,7 @@ def test_a_criterion_that_is_no_module_of_the_net_is_missed_in_one_sentence():
     """Such as one in a plain list, or a global: it would stay at epoch 0 to the end."""
     net = Net(nn.Identity())
     net.criteria = [SIGUALoss(METHOD)]
-    with pytest.raises(
-        ValueError, match=r"^SetEpoch: must find a SIGUALoss .*, got none; try self"
-    ):
+    with pytest.raises(ValueError, match=r"^SetEpoch: must find a SIGUALoss .*, got none; try"):
         make_trainer(1).fit(net, loader())
 
 
