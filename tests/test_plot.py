@@ -139,8 +139,8 @@ TABLE = pandas.DataFrame({"epoch": [0]})
         (lambda: plot.loss_histogram([0.1, -1]), r"losses: must lie in \[0, inf\]"),
         (lambda: plot.loss_histogram([0.1], [True, False]), "flipped: must have an entry for"),
         (
-            lambda: plot.memorisation([1.0], [50.0], [1.0]),
-            "flipped: must be frac.*50; try dividing",
+            lambda: plot.memorisation(intact=[1.0], flipped=[50.0], test=[1.0]),
+            "flipped: must be fractions .*, got 50; try dividing",
         ),
         (lambda: plot.transition(PAIR, names="ab"), "names: must name each class, got 2 for 3"),
     ],
