@@ -99,6 +99,8 @@ def test_scores_are_asked_for_their_largest_and_words_will_do():
 def test_candidates_begin_with_plain_training_and_may_be_the_names():
     methods = sigua.candidates(warmup=5)
     assert methods == (sigua.standard(), sigua.sigua_ag(5), sigua.sigua_ag(5, power=1))
+    assert sigua.candidates(5, num_classes=4096) == methods
+    assert sigua.candidates(5, num_classes=4097) == methods[:2]  # of which counts would be too many
     made = dict(zip(methods, (predictions(n) for n in (200, 300, 260)), strict=True))
     found = choose(made, ONES, checked=True)
     assert found.kept == sigua.sigua_ag(5)

@@ -13,6 +13,7 @@ from sigua_torch import SIGUALoss, corrected_losses, select
 
 SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
 KNOWN, COUNTED = sigua.custom(sigua.Known(), gamma=0.2), sigua.sigua_ag(power=1)
+AG = sigua.sigua_ag()
 
 
 def batch():
@@ -107,12 +108,24 @@ GIVEN = {"logits": torch.zeros(4, 3), "labels": torch.zeros(4).long()}
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        (sigua.sigua_ag(), {}, "^logits: must be given"),
-        (sigua.sigua_ag(), {"logits": torch.zeros(4, 3)}, "^labels: must be given"),
+        (AG, {}, "^logits: must be given"),
+        (AG, {"logits": torch.zeros(4, 3)}, "^labels: must be given"),
         (SL, {"groups": "class"}, "^labels: must be given"),
         (SL, {"groups": "image"}, "^groups: must be one of 'class', got 'image'"),
-        (sigua.sigua_ag(), GIVEN | {"confidence": torch.ones(2, 9)}, r"^confidence: .*\(2, 3\)"),
+        (AG, GIVEN | {"confidence": torch.ones(2, 9)}, r"^confidence: .*\(2, 3\)"),
         (COUNTED, GIVEN | {"confidence": torch.ones(2, 3)}, r"^confidence: .*\(7, 3"),
+        (AG, GIVEN | {"labels": -torch.ones(4).long()}, "^target: must be class .* -1 at"),
+        (AG, GIVEN | {"labels": torch.zeros(4, 1).long()}, "^target: must be class "),
+        (AG, GIVEN | {"logits": torch.zeros(3, 3)}, r"^logits: must have the losses'"),
+        (AG, GIVEN | {"groups": "class"}, "^groups: must be left out, for Agreement"),
+        (CLASSES, {"logits": torch.zeros(4, 3)}, "^T: must have a row per class, got 2 rows"),
+        (
+            SL,
+            {"groups": "class", "labels": torch.zeros(4, 2)},
+            "^groups: must be .* of torch.int64",
+        ),
+        (SL, {"groups": torch.zeros(6).long()}, r"^groups: must be .* \(4,\) .* got \(6,\)"),
+        (SL, {"groups": [0, 0, 1, 1]}, "^groups: must be a torch tensor, .* got list"),
         (SL, {"where": torch.ones(3)}, "^where: must be .* of torch.bool, got"),
         (SL, {"trusted": torch.ones(4) > 0}, "^trusted: must come with sigua.Known"),
         (KNOWN, {}, "^trusted: must be given"),
