@@ -1,6 +1,7 @@
 """Attempts to beat agreement with nothing known.
 
-Averaged margins, a counted T, two networks, a warm-up that the run chooses, a rule that softens.
+Averaged margins, a counted T, two networks, a warm-up that the run chooses, a rule that softens,
+and one that leaves room for hard examples where few labels look wrong.
 """
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import sigua
+from sigua import confidence
 from sigua_torch import SIGUALoss
 
 KEEP = 0.7  # of an example's averaged prediction, from epoch to epoch
@@ -16,6 +18,7 @@ WARM = 10  # epochs after which T is counted
 SETTLED = 0.02  # the early phase ends when agreement rises by less than that in an epoch
 RAMP = 5  # times the early phase is the warm-up
 END = 20  # the epoch up to which agreement softens
+ODDS = 1.5  # times the odds that a label of the class looks wrong is how much another class counts
 
 
 class AveragedAgreement(nn.Module):
@@ -162,3 +165,37 @@ class Softening(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         return self.criterion(logits, labels)
+
+
+class WithRoom(nn.Module):
+    """Agreement that drops a label the more easily, the more labels of its class look wrong.
+
+    A label y is kept if u_y is above min(1, ODDS * w_y) times the largest other u; w_y are the odds
+    that a label y is not what the model predicts, over about 100 examples. Where 40 % of the
+    labels are wrong that is agreement; on clean labels hard examples stay.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.rule = sigua.Agreement()
+        self.set_epoch(0)
+        # By class of the label: sums of p at the label, numbers, and how many were predicted.
+        self.seen = torch.zeros(3, classes)
+
+    def set_epoch(self, epoch: float) -> None:
+        """Raise the threshold."""
+        self.threshold = self.rule.at(epoch)[0]
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        p, column = logits.detach().softmax(1), labels[:, None]
+        sums, numbers, predicted = self.seen + confidence.TINY
+        u = p / (sums / numbers)
+        u = u / u.sum(1, keepdim=True)
+        own, other = u.gather(1, column)[:, 0], u.scatter(1, column, 0).amax(1)
+        room = (ODDS * (numbers / predicted - 1)).clamp(max=1)[labels]
+        good = own - room * other > self.threshold
+        each = p.gather(1, column)[:, 0], torch.ones_like(own), (own > other).float()
+        new = torch.zeros_like(self.seen).index_add(1, labels, torch.stack(each))
+        self.seen = self.seen * (1 - 1 / confidence.MEMORY) ** new[1] + new
+        losses = F.cross_entropy(logits, labels, reduction="none")
+        return (losses * good).mean()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from beyond import AveragedAgreement, OwnWarmup, Softening, ThenForward, TwoNetworks
+from beyond import AveragedAgreement, OwnWarmup, Softening, ThenForward, TwoNetworks, WithRoom
 from elr import EarlyLearning
 from torch import Tensor, nn
 from train import CLASSES, Settings
@@ -30,7 +30,7 @@ NEEDS_T = ["BC", "SIGUA_BC label", "SIGUA_BC batch", "forward", "floor on forwar
 WARMUP = 10  # epochs in which a floor with a warm-up rises from 0, as rho does in the paper
 AGREEMENTS = ["without c", "warmup 5", "warmup 15", "threshold -0.15", "power 0.5"]
 AGREEMENTS += ["gamma 0.001", "over GCE"]
-AGREEMENTS += ["averaged", "then forward", "own warmup", "two networks", "softening"]
+AGREEMENTS += ["averaged", "then forward", "own warmup", "two networks", "softening", "room"]
 VARIANTS = ["warm-up", "gamma 0.1", "gamma 0"]
 CANDIDATES = ["standard", "agreement", "counted agreement"]  # sigua.candidates()
 KNOW_NOTHING = ["standard", "GCE", "ELR", "agreement", "counted agreement"]
@@ -143,6 +143,7 @@ def agreement(variant: str, examples: int) -> nn.Module:
         "own warmup": OwnWarmup,
         "two networks": TwoNetworks,
         "softening": Softening,
+        "room": lambda: WithRoom(CLASSES),
         "": lambda: SIGUALoss(sigua.sigua_ag()),
     }.get(variant, lambda: SIGUALoss(sigua.sigua_ag(**{name: float(value)})))()
 
@@ -230,7 +231,8 @@ def studies(seeds: int) -> dict[str, Callable[[], Iterator[Run]]]:
     def agreements() -> Iterator[Run]:
         methods = [f"agreement, {variant}" for variant in AGREEMENTS]
         yield from over("agreements", ["mnist", "fashion"], NOISES, methods, ["truth"], [plain])
-        methods, settings = ["agreement, softening"], [Settings("cnn")]
+        methods = ["agreement, softening", "agreement, room"]
+        settings = [Settings("cnn")]
         yield from over("agreements", ["mnist", "fashion"], NOISES, methods, ["truth"], settings)
 
     def variants() -> Iterator[Run]:
