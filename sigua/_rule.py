@@ -135,13 +135,3 @@ def _require_mask(name: str, mask: Any, like: Array) -> None:
             f"condition: must return masks of shape ({n},), got {name} of shape {tuple(shape)}; "
             "try an entry for each of batch.losses"
         )
-
-
-def may_read_marks(condition: Condition) -> bool:
-    """Return whether a rule may read `trusted`, as `Known` does and a user's own may."""
-    return reads(condition, "trusted")
-
-
-def may_read_class_sums(condition: Condition) -> bool:
-    """Return whether a rule may read `class_sums`, as over="classes" does and a user's may."""
-    return reads(condition, "class_sums")

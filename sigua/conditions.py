@@ -7,8 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sigua import _rule, checks
-from sigua._rule import Batch, Condition, choose, is_built_in, reads
+from sigua import checks
+from sigua._rule import (
+    Batch,
+    Condition,
+    choose,
+    is_built_in,
+    no_class_sums,
+    no_margins,
+    reads,
+)
 from sigua.objective import Array, Split
 from sigua.schedules import (
     Epochs,
@@ -23,11 +31,7 @@ from sigua.schedules import (
 )
 
 __all__ = ["Agreement", "AllGood", "Batch", "Condition", "Known", "NoiseFloor", "NonNegative"]
-__all__ += ["SmallLoss", "choose", "is_built_in", "may_read_class_sums", "may_read_marks"]
-__all__ += ["no_class_sums", "no_margins", "reads"]
-
-may_read_class_sums, may_read_marks = _rule.may_read_class_sums, _rule.may_read_marks
-no_class_sums, no_margins = _rule.no_class_sums, _rule.no_margins
+__all__ += ["SmallLoss", "choose", "is_built_in", "no_class_sums", "no_margins", "reads"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sigua import Known, Method, SmallLoss, Split, checks
-from sigua.conditions import may_read_marks
+from sigua.conditions import reads
 
 REDUCTIONS = "mean", "sum", "none"
 OF_THE_LOSS = "weight", "ignore_index", "reduction", "label_smoothing"
@@ -214,7 +214,7 @@ def trusted(method: Method, value: Any, shape: torch.Size, device: torch.device)
     """Refuse a mask, or a pair, that is missing, superfluous, or does not fit the losses."""
     if value is None and isinstance(method.condition, Known):
         refuse("trusted", "be given for sigua.Known", None, "(input, target, trusted=mask)")
-    if value is not None and not may_read_marks(method.condition):
+    if value is not None and not reads(method.condition, "trusted"):
         rule = "come with sigua.Known or a rule of your own, which read it"
         advice = "sigua.custom(sigua.Known(), gamma=...), or leave it out"
         refuse("trusted", rule, repr(method), advice)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sigua import Method, step
-from sigua.conditions import may_read_marks, reads
+from sigua.conditions import reads
 from sigua.requirements import require_classes
 from sigua_torch import _check, _ops
 from sigua_torch._examples import Examples, groups_of, of_any, of_classes
@@ -53,7 +53,7 @@ class Objective:
         self.numbers, self.confidence = numbers, confidence
         self.reads_margins = confidence is not None or reads(method.condition, "margins")
         self.of_classes = self.reads_margins or method.T is not None  # whatever the loss
-        self.marks = 2 * may_read_marks(method.condition)
+        self.marks = 2 * reads(method.condition, "trusted")
 
     def plain_loss(
         self, wrapped: Wrapped, input: Tensor, target: Tensor, where: Any, items: Any

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sigua import Method, checks, confidence
-from sigua.conditions import may_read_class_sums
+from sigua.conditions import reads
 from sigua.step import Matrix, matrix, numpy_names
 from sigua_torch import _check, _ops
 
@@ -108,7 +108,7 @@ class Numbers:
         self.column_sums: Tensor | None = None
         """Those of T^-1, where the rule may ask for class sums."""
         method = self.method
-        if method.correction == "backward" and may_read_class_sums(method.condition):
+        if method.correction == "backward" and reads(method.condition, "class_sums"):
             T: Any = method.T
             self.column_sums = _ops.constant(T.inverse_column_sums, like)
 
