@@ -161,6 +161,9 @@ REFUSED = {
     "x: must be an array .*, got generator; try arrays": {"x": (row for row in X)},
     "y: must have an entry for each of checked, got 59 for 60": {"y": Y[1:]},
     "y: must be numbers, got <U1; try names, y = np.unique": {"y": np.array(list("abc"))[Y]},
+    r"y: must be classes in \[0, 3\), got 3; try names, y = np.unique": {"y": Y + 1},
+    r"y: must be classes in \[0, 3\), got -1; try": {"y": Y - 1},
+    r"y: must be classes in \[0, 3\), got 0.5; try": {"y": Y / 2},
     "sample_weight: must have an entry for each": {"sample_weight": np.ones(3)},
 }
 
@@ -172,8 +175,9 @@ def test_what_cannot_be_is_refused(message):
         with_checked(**given)
 
 
-def test_class_weights_are_refused_before_training():
-    net = model()
-    both, batches = with_checked(net, X, Y, CHECKED)
+def test_options_of_fit_for_one_output_are_refused_before_training():
+    both, batches = with_checked(model(), X, Y, CHECKED)
     with pytest.raises(ValueError, match=r"^class_weight: .* try with_checked\(\.\.\., sample_wei"):
         both.fit(batches, class_weight={0: 2.0}, callbacks=[PLAIN])
+    with pytest.raises(ValueError, match="^validation_data: must be x and y of the model, .* try"):
+        both.fit(batches, validation_data=(X, (Y, Y)), callbacks=[PLAIN])

@@ -75,6 +75,11 @@ def is_dense(y_true: Tensor, y_pred: Tensor, axis: int = -1) -> bool:
     return len(y_true.shape) == len(y_pred.shape) and y_true.shape[axis] == k and k > 1
 
 
+def is_of_integers(loss: Loss) -> bool:
+    """Return whether labels are class indices for a loss of Keras."""
+    return function_of(loss) in (_SPARSE, _GCE)
+
+
 def is_several(loss: Loss, y_pred: Tensor) -> bool:
     """Return whether a row holds several labels, each with a sigmoid of its own."""
     return y_pred.shape[-1] != 1 and function_of(loss) in BINARY

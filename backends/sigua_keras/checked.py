@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import sigua
 from sigua import checks
+from sigua_keras import _loss
 
 NAMES = ("noisy", "checked")
 
@@ -66,6 +67,7 @@ def with_checked(
     arrays = tree.map_structure(_array, tuple(x) if isinstance(x, list) else x)
     both = Both(model, {name: _input(arrays, name) for name in NAMES})
     data = CheckedData(arrays, y, batches, sample_weight)
+    _require_classes(model.loss, data.parts["y"], both.output["checked"])
     both.compile(**_as_compiled(model))
     return both, data
 
@@ -90,6 +92,19 @@ def _input(x: Any, name: str | None = None) -> Any:
     elif x.dtype.kind != "f":
         kind = keras.backend.standardize_dtype(ops.convert_to_tensor(x[:0]).dtype)
     return keras.Input(x.shape[1:], dtype=kind, name=name)
+
+
+def _require_classes(loss: Any, y: NDArray[Any], y_pred: Any) -> None:
+    """Raise ValueError on labels that are no class, of which some backends make a loss of 0."""
+    loss, k = keras.losses.get(tree.flatten(loss)[0]), y_pred.shape[-1]
+    known = (y >= 0) & (y < k) & (y == np.floor(y))
+    ignored = _loss.option(loss, "ignore_class")
+    wrong = ~known if ignored is None else ~known & (y != ignored)
+    if _loss.is_of_integers(loss) and wrong.any():
+        raise ValueError(
+            f"y: must be classes in [0, {k}), got {y[wrong][0]}; "
+            "try names, y = np.unique(y, return_inverse=True)"
+        )
 
 
 def _as_compiled(model: Any) -> dict[str, Any]:
@@ -130,6 +145,12 @@ class Both(keras.Model):
             raise ValueError(
                 "class_weight: must be None, because there are two outputs, got "
                 f"{class_weight!r}; try with_checked(..., sample_weight=weights[y])"
+            )
+        validation = kwargs.get("validation_data")
+        if isinstance(validation, tuple) and any(map(tree.is_nested, validation[1:])):
+            raise ValueError(
+                "validation_data: must be x and y of the model, which has one output, got several "
+                "labels; try (x_val, y_val)"
             )
         return super().fit(*args, **kwargs)
 
