@@ -179,5 +179,5 @@ def test_options_of_fit_for_one_output_are_refused_before_training():
     both, batches = with_checked(model(), X, Y, CHECKED)
     with pytest.raises(ValueError, match=r"^class_weight: .* try with_checked\(\.\.\., sample_wei"):
         both.fit(batches, class_weight={0: 2.0}, callbacks=[PLAIN])
-    with pytest.raises(ValueError, match="^validation_data: must be x and y of the model, .* try"):
+    with pytest.raises(ValueError, match=r"^validation_data: must be x and y of the model, .* try"):
         both.fit(batches, validation_data=(X, (Y, Y)), callbacks=[PLAIN])
