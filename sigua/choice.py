@@ -158,15 +158,21 @@ def _read(
     return given, {name: _classes(name, made, given) for name, made in predictions.items()}
 
 
+def _numbered(
+    predicted: NDArray[Any], labels: NDArray[Any]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
+    """Return both as numbers of classes, and how many classes there are."""
+    _, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
+    return *both.reshape(2, -1), int(both.max()) + 1
+
+
 def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
     """Return log P(label given prediction) of each example, counted on the others, (m,).
 
     Counts are few. So they are shrunk towards errors that spread evenly over the other classes, as
     strongly as tells most about the labels.
     """
-    _, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
-    predicted, labels = both.reshape(2, -1)
-    k = int(both.max()) + 1
+    predicted, labels, k = _numbered(predicted, labels)
     _, pair, times = np.unique(predicted * k + labels, return_inverse=True, return_counts=True)
     seen, of_all = times[pair.reshape(-1)] - 1, np.bincount(predicted)[predicted] - 1
     right = predicted == labels
@@ -178,9 +184,9 @@ def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
 
 def _agreeing_by_chance(predicted: NDArray[Any], labels: NDArray[Any]) -> float:
     """Return how many labels predictions of these frequencies agree with if they know nothing."""
-    classes, counts = np.unique(labels, return_counts=True)
-    found = [np.count_nonzero(predicted == each) for each in classes]
-    return float(np.dot(found, counts)) / len(labels)
+    predicted, labels, k = _numbered(predicted, labels)
+    found, given = (np.bincount(each, minlength=k) for each in (predicted, labels))
+    return float(np.dot(found, given)) / len(labels)
 
 
 def _classes(name: Any, made: Any, labels: NDArray[Any]) -> NDArray[Any]:
