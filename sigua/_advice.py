@@ -43,11 +43,11 @@ def advise(
         unless = f", unless errors follow from the input: check {enough(k)} labels at random"
         return advise_plain(f"hardly any label is wrong{'' if with_checked else unless}")
     counted = T if num_checked else None  # an estimate of T alone can lose to plain training
-    method, others, why = _methods(answers, counted, with_checked)
+    method, others, why = _methods(answers, counted, with_checked, k)
     candidates = (standard(), *others) if others else (method,)
     by = _chosen_by(answers, num_labels, num_checked)
     with_checked &= isinstance(candidates[-1], forward_correction)
-    return Advice(method, candidates, by, with_checked, _in_words(candidates), why)
+    return Advice(method, candidates, by, with_checked, _in_words(candidates, k), why)
 
 
 def _chosen_by(answers: Answers, num_labels: int, num_checked: int) -> Literal["given", "checked"]:
@@ -72,7 +72,7 @@ def advise_plain(why: str) -> Advice:
 
 
 def _methods(
-    answers: Answers, T: TransitionMatrix | None, with_checked: bool
+    answers: Answers, T: TransitionMatrix | None, with_checked: bool, k: int
 ) -> tuple[Method, tuple[Method, ...], str]:
     """Return the method, those to compare with plain training, if any, and why."""
     corrected = () if T is None else (forward_correction(T),)
@@ -87,17 +87,19 @@ def _methods(
     if corrected and with_checked and answers.overlap:
         why = "classes overlap, and T drops nothing that is ambiguous"
         return corrected[0], corrected, why
-    others = *of_nothing()[1:], *corrected
+    others = *of_nothing(num_classes=k)[1:], *corrected
     if corrected and with_checked and answers.one_for_another:
         why = "one class is mistaken for another, and the checked say how often"
         return corrected[0], others, why
     return standard(), others, ""
 
 
-def _in_words(candidates: tuple[Method, ...]) -> str:
+def _in_words(candidates: tuple[Method, ...], k: int) -> str:
     """Return what to train as it is written in Python, T by its name."""
     if len(candidates) == 1:
         return "sigua.sigua_ag()" if candidates == (sigua_ag(),) else f"sigua.{candidates[0]}"
-    first = "sigua.candidates()" if sigua_ag() in candidates else "sigua.standard()"
+    whole = of_nothing() == of_nothing(num_classes=k)
+    first = "sigua.candidates()" if whole else f"sigua.candidates(num_classes={k})"
+    first = first if sigua_ag() in candidates else "sigua.standard()"
     corrected = isinstance(candidates[-1], forward_correction)
     return f"each of {first}{' and sigua.forward_correction(diagnosis.T)' * corrected}"

@@ -45,7 +45,7 @@ def candidates(warmup: float = 10, num_classes: int | None = None) -> tuple[Meth
 
     Args:
         warmup: T_k of `sigua_ag`, in epochs.
-        num_classes: k, if there are many: of more than 4,096 classes agreement does not count.
+        num_classes: k; with more than 4,096 classes the method that counts is left out.
 
     >>> [method.condition.power for method in candidates(warmup=5)[1:]]
     [0.0, 1.0]

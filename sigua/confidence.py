@@ -91,7 +91,7 @@ def log_bounds(state: Array, power: float, ops: Any = numpy_names) -> Array:
     """
     predicted, right, counts = state[2], state[3], state[VECTORS:]
     of_label = ops.log((predicted + 1.0) / (right + 1.0))
-    log_ratio = ops.log(counts + NEVER) - ops.log(predicted + 1.0) + of_label[:, None]
+    log_ratio = ops.log(counts + NEVER) - ops.log(predicted + 1.0)[None] + of_label[:, None]
     return ops.where(counts > 0.0, ops.minimum(power * log_ratio, 0.0), -float("inf"))
 
 
@@ -102,8 +102,8 @@ def moved(state: Array, batch: Array, ops: Any = numpy_names) -> Array:
     array([[1.49],
            [4.96]])
     """
-    kept = (1 - 1 / MEMORY) ** batch[1] * state[:2] + batch[:2]
+    kept = (1 - 1 / MEMORY) ** batch[1:2] * state[:2] + batch[:2]
     if state.shape[0] == 2:
         return kept
-    counts = (1 - 1 / COUNTED) ** batch[2] * state[2:] + batch[2:]
+    counts = (1 - 1 / COUNTED) ** batch[2:3] * state[2:] + batch[2:]
     return ops.concat([kept, counts])

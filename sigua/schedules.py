@@ -149,7 +149,7 @@ def rate_to_count(size: Any, parts: Any) -> Any:
 
     Integer operators only: the same lines serve Python integers and integer tensors. In 64 bits the
     product is exact up to 9 billion examples. In 32 bits, all that JAX has by default, it is a long
-    multiplication in base 1000, without the last three digits: exact for every such size.
+    multiplication in base 1000 that drops the last nine decimal digits: exact for every size.
 
     >>> rate_to_count(100, rate_to_parts(0.29))
     29

@@ -2,7 +2,8 @@
 
 SIGUA_TESTS lists any of: core (NumPy alone), torch, demo (torch and what the examples need), keras
 (Keras and torch, with KERAS_BACKEND set: one process per backend), jax (JAX, Optax, Flax, torch and
-scikit-learn), trainers (torch, Keras and what examples/trainers needs). By default: core and torch.
+scikit-learn), trainers (torch, Keras with KERAS_BACKEND=jax, and what examples/trainers needs). By
+default: core and torch.
 """
 
 import os
@@ -17,7 +18,7 @@ import pytest
 
 hypothesis.settings.register_profile("any machine", deadline=None)  # tests are not timed
 hypothesis.settings.load_profile("any machine")
-pytest.register_assert_rewrite("contract")
+pytest.register_assert_rewrite("contract", "keras_shift", "programs")
 
 ASKED = os.environ.get("SIGUA_TESTS", "core torch").split()
 GROUPS = {

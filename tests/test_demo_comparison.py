@@ -118,15 +118,8 @@ def test_runs_on_more_images_have_a_table_of_their_own(study, tmp_path):
 @pytest.fixture
 def real(example, tmp_path):
     def run(*options):
-        said = example(
-            EXAMPLES / "real" / "__main__.py",
-            "run",
-            "--out",
-            "real.jsonl",
-            "--seeds",
-            "0",
-            *options,
-        )
+        fixed = "--out", "real.jsonl", "--seeds", "0"
+        said = example(EXAMPLES / "real" / "__main__.py", "run", *fixed, *options)
         return said, read_rows(tmp_path / "real.jsonl")
 
     return run

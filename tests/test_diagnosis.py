@@ -334,7 +334,7 @@ ADVICE = [
     ("pair-20", 0.2, 400, FORWARD, "checked", True, "mistaken for another"),
     ("sym-20", 0.8, 400, FORWARD, "given", True, "classes overlap"),
     ("sym-20", 0.8, 600, FORWARD, "given", True, "classes overlap"),
-    ("sym-20", 0.8, 800, FORWARD, "checked", True, "classes overlap"),
+    ("sym-20", 0.8, 700, FORWARD, "checked", True, "classes overlap"),
 ]
 
 

@@ -232,3 +232,13 @@ def test_one_that_is_none_is_refused_or_makes_the_loss_nan(entry, row, rng):
         assert jnp.isnan(gradient).all()
         assert jnp.isnan(split.weights).all()
         assert not (split.good | split.bad).any()
+
+
+@pytest.mark.parametrize("power", [0, 1])
+def test_ranks_are_never_promoted(power):
+    """Where JAX is asked to raise on it, as by teams that read a forgotten axis out of that."""
+    method, labels = sigua.sigua_ag(power=power), jnp.arange(6) % 3
+    state, logits = init_confidence(3, method), jnp.ones((6, 3))
+    with jax.numpy_rank_promotion("raise"):
+        assert sigua_loss(logits, labels, 5, method, confidence=state) > 0
+        assert update_confidence(state, logits, labels).shape == state.shape

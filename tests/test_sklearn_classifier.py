@@ -276,7 +276,7 @@ def test_verbose_shows_a_bar_and_nothing_else_does(capsys):
         ({"module": lambda d, k: nn.Linear(9, k)}, r"one that refuses such rows \(mat1 and mat"),
         ({"module": lambda d, k: nn.Embedding(d, k)}, "got one that refuses such rows"),
         ({"module": lambda d, k: nn.LSTM(d, k)}, r"logits \(N, 3\), got a tuple for N = 2; try"),
-        ({"module": lambda d, k: ALWAYS}, "module: must make a new network at each call, got one"),
+        ({"module": lambda d, k: ALWAYS}, "module: must make a new network at each call, got the"),
         (
             {"module": lambda d, k: nn.Sequential(nn.Linear(d, k), nn.Softmax(1))},
             "got probabilities; try leaving out its last layer, a softmax",

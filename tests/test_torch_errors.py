@@ -19,6 +19,13 @@ LOGITS, LABELS = GIVEN = torch.zeros(6, 10), torch.arange(6)
 CE, BCE = nn.CrossEntropyLoss, nn.BCEWithLogitsLoss
 
 
+class Halved(CE):
+    """A cross-entropy with a forward of its own."""
+
+    def forward(self, input, target):
+        return super().forward(input, target) / 2
+
+
 @pytest.mark.parametrize(
     ("method", "arguments", "options", "words"),
     [
@@ -30,7 +37,8 @@ CE, BCE = nn.CrossEntropyLoss, nn.BCEWithLogitsLoss
         (SL, (nn.MSELoss,), {}, ["loss: ", "got the class MSELoss", "try MSELoss()"]),
         (SL, (sigua.losses.focal,), {}, ["NumPy's focal", "sigua_torch.losses.focal"]),
         (SL, (CE(torch.ones(10, requires_grad=True)),), {}, ["weight: ", "without gradient"]),
-        (SL, (nn.NLLLoss(torch.ones(10)),), {}, ["weight: must be nn.CrossEntropyLoss's own"]),
+        (SL, (nn.NLLLoss(torch.ones(10)),), {}, ["weight: must be those of nn.Cross", "NLLLoss"]),
+        (SL, (Halved(torch.ones(10)),), {}, ["weight: must be those of nn.CrossEnt", "of Halved"]),
         (BC, (BCE(),), {}, ["loss: must be of a softmax for a method with T", "two_way(logits)"]),
         (AG, (BCE(),), {}, ["a method with margins", "two_way(logits)"]),
         (SL, (), {"steps_per_epoch": 0}, ["steps_per_epoch", "at least 1", "got 0;"]),
@@ -77,9 +85,9 @@ def test_what_the_constructor_refuses_is_refused_where_it_is_set_later(method, n
     """In the call, in training and in evaluation."""
     criterion = SIGUALoss(method)
     setattr(criterion.loss, name, value)
-    for mode in (criterion.train(), criterion.eval()):
+    for training in (True, False):
         with pytest.raises(ValueError, match=f"^{name}: must be "):
-            mode(LOGITS.clone().requires_grad_(), LABELS)
+            criterion.train(training)(LOGITS.clone().requires_grad_(), LABELS)
     assert criterion.split is None
     own = SIGUALoss(SL, nn.MSELoss())
     own.loss.reduction = "avg"

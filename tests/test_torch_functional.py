@@ -92,13 +92,15 @@ def test_who_has_no_label_takes_no_part(names):
     logits, labels = batch()
     left = torch.arange(N) % 4 > 0
     logits, marked = logits.detach(), labels.masked_fill(~left, -100)
-    method = sigua.sigua_ag(warmup=0)
-    losses = corrected_losses(logits, marked, method)
-    want = select(losses[left], 0, method, logits=logits[left], labels=labels[left])
-    for where in (None, left):
-        found = select(losses, 0, method, logits=logits, labels=marked, where=where)
-        assert torch.equal(found.good[left], want.good)
-        assert found.silent.tolist() == (~left).tolist()
+    losses = corrected_losses(logits, marked, SL)
+    agreement = sigua.sigua_ag(warmup=0), {"logits": logits}
+    for method, given in (agreement, (SL, {}), (SL, {"groups": "class"})):
+        some = {name: x[left] if name == "logits" else x for name, x in given.items()}
+        want = select(losses[left], 0, method, labels=labels[left], **some)
+        for where in (None, left):
+            found = select(losses, 0, method, labels=marked, where=where, **given)
+            assert torch.equal(found.good[left], want.good)
+            assert found.silent.tolist() == (~left).tolist()
 
 
 CLASSES = sigua.sigua_bc(sigua.TransitionMatrix([[0.9, 0.1], [0.6, 0.4]]), over="classes")
@@ -114,8 +116,8 @@ GIVEN = {"logits": torch.zeros(4, 3), "labels": torch.zeros(4).long()}
         (SL, {"groups": "image"}, "^groups: must be one of 'class', got 'image'"),
         (AG, GIVEN | {"confidence": torch.ones(2, 9)}, r"^confidence: .*\(2, 3\)"),
         (COUNTED, GIVEN | {"confidence": torch.ones(2, 3)}, r"^confidence: .*\(7, 3"),
-        (AG, GIVEN | {"labels": -torch.ones(4).long()}, "^target: must be class .* -1 at"),
-        (AG, GIVEN | {"labels": torch.zeros(4, 1).long()}, "^target: must be class "),
+        (AG, GIVEN | {"labels": -torch.ones(4).long()}, "^labels: must be class .* -1 at"),
+        (AG, GIVEN | {"labels": torch.zeros(4, 1).long()}, "^labels: must be class "),
         (AG, GIVEN | {"logits": torch.zeros(3, 3)}, r"^logits: must have the losses'"),
         (AG, GIVEN | {"groups": "class"}, "^groups: must be left out, for Agreement"),
         (CLASSES, {"logits": torch.zeros(4, 3)}, "^T: must have a row per class, got 2 rows"),
@@ -134,6 +136,13 @@ GIVEN = {"logits": torch.zeros(4, 3), "labels": torch.zeros(4).long()}
 def test_what_is_missing_or_does_not_fit_is_refused(method, options, words):
     with pytest.raises(ValueError, match=words):
         select(torch.arange(4.0), 0, method, **options)
+
+
+def test_corrected_losses_refuse_a_matrix_of_other_classes():
+    with pytest.raises(
+        ValueError, match=r"^T: must have a row per class, got 2 rows and logits of 3"
+    ):
+        corrected_losses(GIVEN["logits"], GIVEN["labels"], CLASSES)
 
 
 def test_corrected_losses_of_other_criteria_and_shapes():

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 import sigua
 from sigua import TransitionMatrix
 from sigua_torch import SIGUALoss
+from sigua_torch.losses import generalized_cross_entropy
 
 SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
 PAIR = TransitionMatrix.pair(0.45, 10)
@@ -108,8 +109,8 @@ def test_is_another_module_of_pytorch_s(loss):
     """While rho is 1, and after eval(): its own reduction of its own loss."""
     logits, target = batch()[0], torch.rand(40, 10, dtype=torch.float64)
     criterion = SIGUALoss(sigua.sigua_sl(0.5, delta=0.2), loss).double()
-    for mode in (criterion.train(), criterion.eval()):
-        same(run(mode, logits, target), run(loss, logits, target))
+    for training in (True, False):
+        same(run(criterion.train(training), logits, target), run(loss, logits, target))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -250,8 +251,9 @@ def test_an_own_index_to_ignore_is_never_shown_to_a_loss():
     for loss, index in ((functools.partial(strict, ignore_index=255), 255), (strict, -100)):
         labels[0] = index
         criterion = SIGUALoss(sigua.standard(), loss)
-        for mode in (criterion.train(), criterion.eval()):
-            assert mode(logits, labels).item() == pytest.approx(np.log(4 / 3), rel=1e-6)
+        for training in (True, False):
+            value, _ = run(criterion.train(training), logits, labels)
+            assert value.item() == pytest.approx(np.log(4 / 3), rel=1e-6)
 
 
 @each_method
@@ -266,23 +268,30 @@ def test_nobody_takes_part(method):
             assert (gradient == 0).all()
 
 
-@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.MSELoss(reduction="mean")], ids=repr)
-def test_nan_of_who_takes_no_part_reaches_nobody(loss):
+@pytest.mark.parametrize(
+    "loss",
+    [nn.CrossEntropyLoss(), generalized_cross_entropy, nn.MSELoss()],
+    ids=["CE", "GCE", "MSE"],
+)
+@pytest.mark.parametrize("shape", [(6, 4), (6, 4, 4), (6, 4, 5)], ids=str)
+def test_nan_of_who_takes_no_part_reaches_nobody(loss, shape):
     """Neither by the loss nor by the gradient, as of padding; but a mask of a shape of its own."""
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(6, 4, generator=generator)
+    logits = torch.randn(shape, generator=generator)
     each = isinstance(loss, nn.MSELoss)  # a loss for each entry
-    target = torch.rand(6, 4, generator=generator) if each else torch.arange(6) % 4
+    target = torch.rand(shape, generator=generator) if each else logits.argmax(1)
     where = torch.rand(target.shape, generator=generator) < 0.5
+    rows, mask = (logits, where) if each else (logits.movedim(1, -1), where.unsqueeze(1))
     criterion = SIGUALoss(sigua.standard(), loss)
-    want = run(criterion, logits[where], target[where])
-    spoilt = logits.masked_fill(~where if each else ~where[:, None], float("nan"))
-    value, gradient = run(criterion, spoilt, target, where=where)
-    torch.testing.assert_close((value, gradient[where]), want)
+    want, slopes = run(criterion, rows[where], target[where])
+    value, gradient = run(criterion, logits.masked_fill(~mask, float("nan")), target, where=where)
+    gradient = gradient if each else gradient.movedim(1, -1)
+    torch.testing.assert_close((value, gradient[where]), (want, slopes))
     assert not gradient[~where].any()
-    for mode in (criterion, criterion.eval()):
+    other = where.T.contiguous() if each and len(shape) == 2 else where.unsqueeze(1)
+    for training in (True, False):
         with pytest.raises(ValueError, match=r"^where: must be a torch tensor, \(6"):
-            mode(logits, target, where=where.T.contiguous() if each else where[:, None])
+            run(criterion.train(training), logits, target, where=other)
 
 
 @pytest.mark.parametrize("kind", ["sl", "official", "batch", "classes", "floor"])

@@ -259,6 +259,9 @@ def test_backward_correction_by_a_sparse_matrix_is_by_its_dense_inverse_and_not_
     row = 0.25 ** np.arange(1200) * (-1.0) ** np.arange(1200) / 0.8  # a geometric series
     np.testing.assert_allclose(T.inverse[0], row, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(T.inverse_column_sums, 1, rtol=1e-12)
+    uneven = {"data": [0.75, 0.25, 1.0], "indices": [0, 1, 1], "indptr": [0, 2, 3]}
+    sums = TransitionMatrix.from_dict(uneven).inverse_column_sums
+    np.testing.assert_allclose(sums, [4 / 3, 2 / 3], rtol=1e-12)  # the inverse is 4/3, -1/3; 0, 1
     assert sigua.backward_correction(T).T is T
     large = TransitionMatrix.pair(0.2, 10_001)
     for make in (sigua.backward_correction, sigua.sigua_bc, sigua.nn_backward_correction):

@@ -150,8 +150,9 @@ def lost(count: int, taking_part: int, epoch: float) -> bool:
     """
     if count and not taking_part:
         raise ValueError(
-            "y: must be classes, which count from 0, and one of the predictions each, got "
-            f"{count} labels in an epoch of which none is; try np.unique(y, return_inverse=True)[1]"
+            "y: must be class indices from 0 up, one of the predictions each, got an epoch in "
+            f"which no label that takes part is one ({count} are not); "
+            "try np.unique(y, return_inverse=True)[1]"
         )
     if count:
         warnings.warn(

@@ -49,19 +49,19 @@ def make(module: Factory | None, n_features: int, n_classes: int) -> nn.Module:
         shape = getattr(made, "shape", None)
         got = f"a {type(made).__name__}" if shape is None else f"shape {tuple(shape)}"
         raise ValueError(f"{rule}, got {got} for N = 2; {advice}")
-    if (made >= 0).all() and torch.allclose(made.sum(1), torch.ones(2)):
+    if (made >= 0).all() and ((made.sum(1) - 1).abs() < 1e-5).all():
         raise ValueError(f"{rule}, got probabilities; try leaving out its last layer, a softmax")
     return network
 
 
 def factory(module: Factory | None, n_features: int, n_classes: int) -> Callable[[], nn.Module]:
-    """Return what makes a fresh network, or raise ValueError if `module` makes one and the same."""
+    """Return what makes a fresh network; raise ValueError if `module` makes the same each time."""
     fresh = partial(make, module, n_features, n_classes)
     with torch.random.fork_rng([]):
-        if fresh() is fresh():
+        if module is not None and fresh() is fresh():
             raise ValueError(
-                "module: must make a new network at each call, got one that returns the same "
-                "again, on which each training would go on; try making it inside of the function"
+                "module: must make a new network at each call, got the same one twice, which every "
+                "training would go on with; try making it inside the function"
             )
     return fresh
 

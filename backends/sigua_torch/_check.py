@@ -59,12 +59,15 @@ def loss(value: Any, needs: str) -> None:
 
 
 def no_weight(loss: Any) -> None:
-    """Refuse class weights that scale the denominator of a loss which is not cross-entropy."""
+    """Refuse class weights of NLLLoss, and of a cross-entropy with a `forward` of its own.
+
+    They would decide who is good, and not divide the mean.
+    """
     divided = isinstance(loss, (nn.NLLLoss, nn.CrossEntropyLoss))
     if divided and loss.weight is not None:
         kind = type(loss).__name__
-        rule = "be nn.CrossEntropyLoss's own, which know what they weigh"
-        advice = "nn.CrossEntropyLoss(weight=...), or a function that weighs each loss"
+        rule = "be those of nn.CrossEntropyLoss itself, whose mean they divide"
+        advice = "nn.CrossEntropyLoss(weight=...), or the loss without weights"
         refuse("weight", rule, f"those of {kind}", advice)
 
 
@@ -146,33 +149,34 @@ def fits(
     refuse(name, f"be a torch tensor, {tuple(shape)} of {dtypes[0]}", got, advice)
 
 
-def classes(logits: Tensor, target: Tensor) -> None:
+def classes(names: tuple[str, str], logits: Tensor, target: Tensor) -> None:
     """Refuse logits and targets of classes that cannot belong together."""
-    got = f"input {tuple(logits.shape)} and target {tuple(target.shape)} of {target.dtype}"
+    input, labels = names
+    got = f"{input} {tuple(logits.shape)} and {labels} {tuple(target.shape)} of {target.dtype}"
     dim = min(logits.ndim - 1, 1)
     if dim < 0 or not logits.is_floating_point() or logits.shape[dim] == 1:
         advice = "nn.BCEWithLogitsLoss(), or two_way(logits), for one logit per label"
         rule = "be floating-point logits of two classes or more"
-        refuse("input", rule, f"{got}, {logits.dtype}", advice)
+        refuse(input, rule, f"{got}, {logits.dtype}", advice)
     soft = target.is_floating_point()
     wanted = logits.shape if soft else logits.shape[:dim] + logits.shape[dim + 1 :]
     if target.shape != wanted or not (soft or target.dtype in (torch.int64, torch.uint8)):
         refuse(
-            "target",
-            "be class indices in int64 of the input's shape without its classes, or float "
-            "probabilities of the input's shape",
+            labels,
+            f"be class indices in int64 of the {input}'s shape without its classes, or float "
+            f"probabilities of the {input}'s shape",
             got,
-            "target.long(), target.squeeze(1), nn.BCEWithLogitsLoss() for several labels each, or "
-            "logits.movedim(-1, 1) for classes in the last dimension",
+            f"{labels}.long(), {labels}.squeeze(1), nn.BCEWithLogitsLoss() for several labels "
+            "each, or logits.movedim(-1, 1) for classes in the last dimension",
         )
 
 
-def labels(target: Tensor, valid: Tensor, num_classes: int) -> None:
+def labels(name: str, target: Tensor, valid: Tensor, num_classes: int) -> None:
     """Refuse class indices outside [0, k) of who takes part; reads the target."""
     rule = f"be class indices in [0, {num_classes})"
     outside = valid & ((target < 0) | (target >= num_classes))
-    advice = "numbering the classes from 0, or ignore_index for missing labels"
-    first("target", rule, outside, target, advice)
+    advice = "numbering the classes from 0, or the ignore_index, -100, for missing labels"
+    first(name, rule, outside, target, advice)
 
 
 def sigmoid(target: Tensor, valid: Tensor | None) -> None:
@@ -185,15 +189,15 @@ def sigmoid(target: Tensor, valid: Tensor | None) -> None:
     first("target", rule, outside, target, "probabilities, or where=mask for missing labels")
 
 
-def probabilities(target: Tensor, valid: Tensor | None) -> None:
+def probabilities(name: str, target: Tensor, valid: Tensor | None) -> None:
     """Refuse class probabilities, (N, k, ...), that are none; reads the target."""
     sums, negative = target.sum(1), target < 0
     wrong = ~((sums - 1).abs() <= checks.SUM_TOLERANCE)
     if valid is not None:
         wrong, negative = wrong & valid, negative & valid.unsqueeze(1)
     advice = "class indices, or nn.BCEWithLogitsLoss() with a logit per label"
-    first("target", "be class probabilities, from 0 up", negative, target, advice)
-    first("target", "be class probabilities that sum to 1", wrong, sums, advice)
+    first(name, "be class probabilities, from 0 up", negative, target, advice)
+    first(name, "be class probabilities that sum to 1", wrong, sums, advice)
 
 
 def first(name: str, rule: str, wrong: Tensor, values: Tensor, advice: str) -> None:

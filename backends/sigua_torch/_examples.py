@@ -52,19 +52,24 @@ def logits_of(output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def of_classes(
-    input: Tensor, target: Tensor, where: Tensor | None, ignore_index: int, looked_up: bool = True
+    input: Tensor,
+    target: Tensor,
+    where: Tensor | None,
+    ignore_index: int,
+    looked_up: bool = True,
+    names: tuple[str, str] = ("input", "target"),
 ) -> Examples:
     """Return examples with a class each, or with class probabilities, or raise ValueError.
 
     Arguments are those of the call; `looked_up` says whether anything but `F.cross_entropy`, which
-    ignores -100, looks up by labels.
+    ignores -100, looks up by labels, and `names` what input and target are called there.
     """
-    _check.tensor("input", input)
-    _check.tensor("target", target, input.device, "input")
+    _check.tensor(names[0], input)
+    _check.tensor(names[1], target, input.device, names[0])
     x, y = input, target
     usual = y.dtype == torch.int64 and x.ndim == 2 and x.shape[:1] == y.shape and x.shape[1] > 1
     if not (usual and x.is_floating_point()):
-        _check.classes(x, y)
+        _check.classes(names, x, y)
     shape = y.shape if y.dim() < x.dim() else x.select(min(x.ndim - 1, 1), 0).shape
     if where is not None:
         _check.mask("where", where, shape, x.device)
@@ -72,22 +77,22 @@ def of_classes(
         x, y, where = x[None], y[None], None if where is None else where[None]
     x = exact(x)
     viewable = _ops.is_viewable(x)
-    if where is not None:  # a NaN of who takes no part would be in the gradient of all
+    if where is not None:  # a NaN there would reach the gradient of all
         x = x.masked_fill(~where.unsqueeze(1), 0.0)
     if y.is_floating_point():
         if viewable:
-            _check.probabilities(y, where)
+            _check.probabilities(names[1], y, where)
         y = y.to(x.dtype) if where is None else y.to(x.dtype).masked_fill(~where.unsqueeze(1), 0.0)
         return Examples(x, y, where, shape, viewable)
     y = y if usual else y.long()  # uint8 would index like a mask
-    y, valid = _indices(y, where, x.shape[1], ignore_index, viewable)
+    y, valid = _indices(names[1], y, where, x.shape[1], ignore_index, viewable)
     if valid is not None and (looked_up or where is not None or ignore_index != -100):
         y = y * valid
     return Examples(x, y, valid, shape, viewable)
 
 
 def _indices(
-    y: Tensor, where: Tensor | None, k: int, ignore_index: int, viewable: bool
+    name: str, y: Tensor, where: Tensor | None, k: int, ignore_index: int, viewable: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Return class indices, and who takes part, whose indices lie in [0, k)."""
     if viewable and where is None and not 0 <= ignore_index < k:
@@ -97,7 +102,7 @@ def _indices(
     valid = y != ignore_index
     valid = valid if where is None else valid & where
     if viewable:
-        _check.labels(y, valid, k)
+        _check.labels(name, y, valid, k)
         if valid.all():
             return y, None
     return y, valid
@@ -126,7 +131,9 @@ def of_any(
 
 
 def _without(x: Tensor, valid: Tensor) -> Tensor:
-    """Return x with 0 for who takes no part, if its first dimensions are those of the mask."""
+    """Return x with 0 for who takes no part; losses of another shape than the mask refuse it."""
+    if valid.shape == x.shape[:1] + x.shape[2:] != x.shape:  # of logits, (N, k, ...)
+        return x.masked_fill(~valid.unsqueeze(1), 0)
     if valid.shape != x.shape[: valid.ndim]:
         return x
     return x.masked_fill(~valid.reshape(*valid.shape, *[1] * (x.ndim - valid.ndim)), 0)

@@ -19,6 +19,7 @@ from sigua_torch._wrapped import Criterion, Wrapped
 
 FLOATS = torch.float32, torch.float64
 INTEGERS = torch.int64, torch.int32
+NAMES = "logits", "labels"
 
 
 def two_way(input: Tensor) -> Tensor:
@@ -63,7 +64,7 @@ def corrected_losses(
     """
     require_method(method)
     options = Wrapped(nn.CrossEntropyLoss() if loss is None else loss).read()
-    x, y, valid, shape, _ = of_classes(logits, labels, None, options.ignore_index)
+    x, y, valid, shape, _ = of_classes(logits, labels, None, options.ignore_index, names=NAMES)
     require_classes(method, x.shape[1])
     M, own = step.matrix(_ops, method, x), options.cast(x.dtype).loss
     losses: Tensor = step.corrected_losses(_ops, method.correction, M, own, x, y)
@@ -122,8 +123,10 @@ def select(
     _check.trusted(method, trusted, losses.shape, losses.device)
     x, y = None, labels
     if logits is not None:
-        x, y, where = _fitting(logits, labels, where, losses.shape)
+        x, y, where = _fitting(logits, labels, where, losses.shape, losses.device)
         require_classes(method, x.shape[1])
+    elif labels is not None and not labels.is_floating_point() and labels.shape == losses.shape:
+        where = labels != -100 if where is None else where & (labels != -100)
     if groups is not None:
         require_whole(method, "groups")
         groups = _groups(groups, labels, losses.shape)
@@ -163,17 +166,21 @@ def select(
 
 
 def _fitting(
-    logits: Tensor, labels: Tensor | None, where: Tensor | None, shape: torch.Size
+    logits: Tensor,
+    labels: Tensor | None,
+    where: Tensor | None,
+    shape: torch.Size,
+    device: torch.device,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Return logits, (N, k, ...), labels if given, and who takes part, that fit the losses."""
-    _check.tensor("logits", logits)
+    _check.tensor("logits", logits, device, "loss")
     dim = min(logits.ndim - 1, 1)
     if dim < 0 or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
         rule = f"have the losses' shape, {tuple(shape)}, and a dimension for the classes"
         _check.refuse("logits", rule, tuple(logits.shape), "those that the losses are of")
     if labels is None:
         return exact(logits.detach() if logits.ndim > 1 else logits.detach()[None]), None, where
-    found = of_classes(logits.detach(), labels, where, -100)
+    found = of_classes(logits.detach(), labels, where, -100, names=NAMES)
     return found.logits, found.y, found.valid
 
 

@@ -54,8 +54,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
             default each process selects among its own.
         steps_per_epoch: count the epoch in training calls, instead of waiting for `set_epoch`. Each
             call counts: leave it out where a step calls twice, as under `torch.utils.checkpoint`
-            around the criterion, `torch.optim.LBFGS`, or two forward passes. The class
-            confidence of `sigua_ag` moves with each call, too: the guide says how to choose once.
+            around the criterion, `torch.optim.LBFGS`, or two forward passes. Each call
+            also moves the class confidence of `sigua_ag`; the guide shows how to choose once.
 
     Raises:
         ValueError: an argument is out of range, or does not fit the others.

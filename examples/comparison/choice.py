@@ -75,7 +75,7 @@ def choice_table(rows: list[Row]) -> str:
 def regret_table(rows: list[Row]) -> str:
     """Return the worst and the median distance of the kept method, for some sets of candidates.
 
-    And by how much it is better, on average, than what is kept of the three.
+    The last column is how much better it is, on average, than what is kept of the three.
     """
     sets = [CANDIDATES[:2], CANDIDATES, [*CANDIDATES, "GCE"], [*CANDIDATES, "ELR"]]
     body = []
