@@ -145,7 +145,7 @@ def agreement_table(rows: list[Row]) -> str:
         found = [name for name in [*beside, *names] if of(own, method=name)]
         seeds = [{row["seed"] for row in of(own, method=name)} for name in found]
         shared = [row for row in own if all(row["seed"] in some for some in seeds)]
-        tables.append(f"{net}\n\n{side_by_side(shared, found, net)}")
+        tables.append(f"### {net}\n\n{side_by_side(shared, found, net)}")
     return "\n\n".join(tables)
 
 
