@@ -33,8 +33,11 @@ NAVIGATION = [
         "Results": [
             {"Thirteen methods, eight noises": "examples/comparison/results/README.md"},
             {"All their tables": "examples/comparison/results/tables.md"},
+            {"The choice by held-out labels": "examples/comparison/results/choice.md"},
             {"Votes, rules, overlapping classes": "examples/real/README.md"},
             {"Crowd workers": "examples/results/human.md"},
+            {"How many checked labels": "examples/results/checked.md"},
+            {"Do intervals hold": "examples/results/coverage.md"},
             {"Estimates": "examples/results/estimates.md"},
             {"Find and forget": "examples/results/find_and_forget.md"},
             {"Suspects": "examples/results/suspects.md"},
