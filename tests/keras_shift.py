@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sigua
+from sigua_keras import SIGUA
 
 EPS = float(np.finfo(np.float32).eps)
 SPARSE = keras.losses.SparseCategoricalCrossentropy
@@ -68,9 +69,15 @@ def gradient(
     return -keras.ops.convert_to_numpy(layer.shift.value).astype("float64"), logs
 
 
-def close(actual, expected, factor=32):
+def step(method, inputs, labels, loss, activation="linear", **options):
+    """Return the same of a step by a method, with an activation before the loss."""
+    after = [keras.layers.Activation(activation)]
+    return gradient(inputs, labels, loss, SIGUA(method), after=after, **options)
+
+
+def close(actual, expected, factor=16):
     """Assert equal within some roundings of the largest entry."""
-    expected = np.asarray(expected).reshape(actual.shape)
+    expected = np.asarray(expected).reshape(np.shape(actual))
     atol = factor * EPS * np.abs(expected).max()
     np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
 
@@ -94,6 +101,12 @@ def network(units=3, kind=keras.Model):
     """Return a model of five inputs and probabilities."""
     inputs = keras.Input((5,))
     return kind(inputs, keras.layers.Dense(units, "sigmoid" if units == 1 else "softmax")(inputs))
+
+
+def compiled(model, **kwargs):
+    kwargs = {"metrics": ["accuracy"]} | kwargs
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", **kwargs)
+    return model
 
 
 def cross_entropy(model, x, y):

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from contract import Memory
+from test_conditions import Rule
 
 import sigua
 from sigua import confidence, reference, step
@@ -104,15 +105,9 @@ def test_arguments_out_of_range_are_refused(name, values):
 
 
 def test_a_rule_that_asks_for_margins_says_so():
-    class Own:
-        def at(self, epoch):
-            return ()
-
-        def split(self, batch):
-            return sigua.Split(batch.margins() > 0, batch.margins() <= 0)
-
+    rule = Rule(lambda batch: (batch.margins() > 0, batch.margins() <= 0))
     with pytest.raises(ValueError, match="reads: must name 'margins'"):
-        reference.split(sigua.custom(Own()), np.ones(3))
+        reference.split(sigua.custom(rule), np.ones(3))
 
 
 def test_a_rival_counts_by_how_often_it_was_given_this_label():

@@ -4,20 +4,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from test_estimate import sampled
 
 import sigua
 from sigua import _blocks
 
 METHODS = ["surest", "anchor", "confident"]
-
-
-def sampled(n, k):
-    """Return float32 probabilities and labels that go together, a third of them wrong."""
-    rng = np.random.default_rng(0)
-    y = np.arange(n) % k
-    p = rng.dirichlet(np.full(k, 0.3), n) + 2 * np.eye(k)[y]
-    y = np.where(rng.random(n) < 0.3, rng.integers(0, k, n), y)
-    return (p / p.sum(axis=1, keepdims=True)).astype(np.float32), y
 
 
 def results(p, y):
@@ -35,8 +27,8 @@ def results(p, y):
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_every_number_is_the_same_in_blocks_as_at_once(monkeypatch, rows, order):
     """Of 120 rows: neither 7 nor 119 divides it."""
-    p, y = sampled(120, 9)
-    p = np.asarray(p, order=order)
+    p, y = sampled(0, 9, 120)
+    p = np.asarray(p, np.float32, order=order)
     monkeypatch.setattr(_blocks, "ENTRIES", p.size)
     at_once = results(p, y)
     monkeypatch.setattr(_blocks, "ENTRIES", rows * 9 + 3)
@@ -48,8 +40,8 @@ def test_every_number_is_the_same_in_blocks_as_at_once(monkeypatch, rows, order)
 def test_a_memory_map_of_float32_is_never_held_as_a_whole(monkeypatch, tmp_path):
     """100 bytes an example do, where a row has 200 in float32 and 400 in float64."""
     monkeypatch.setattr(_blocks, "ENTRIES", 5_000)
-    p, y = sampled(10_000, 50)
-    np.save(tmp_path / "p.npy", p)
+    p, y = sampled(0, 50, 10_000)
+    np.save(tmp_path / "p.npy", p.astype(np.float32))
     p = np.load(tmp_path / "p.npy", mmap_mode="r")
     tracemalloc.start()
     for method in METHODS:

@@ -31,8 +31,8 @@ def by_rule():
     return np.where(rule[:, None], np.eye(K)[1], p), np.where(rule, 1, true), true
 
 
-def some(n, m=200):
-    return np.random.default_rng(0).choice(n, m, replace=False)
+def drawn(n, m=200, seed=0):
+    return np.random.default_rng(seed).choice(n, m, replace=False)
 
 
 NOISES = {
@@ -57,7 +57,7 @@ def test_the_noise_rate_is_right_whether_classes_overlap_or_not(name, spread):
 def test_classes_that_are_well_separated_are_known_without_checked_labels_overlap_is_not():
     """Blind, labels may as well be wrong where examples are hard: 400 checked ones say no."""
     p, y, true = noisy(NOISES["sym-20"])
-    checked = some(len(y), 400)
+    checked = drawn(len(y), 400)
     assert diagnose(p, y).overlap.verdict == "cannot tell"
     found = diagnose(p, y, true[checked], checked).overlap
     assert found.verdict == "yes"
@@ -136,7 +136,7 @@ def test_a_model_that_is_too_sure_or_not_sure_enough_is_named_so():
 def test_errors_that_follow_from_the_input_are_found_by_checked_labels_alone():
     """The model predicts every wrong label as given, and the surest examples say 0."""
     p, y, true = by_rule()
-    checked = some(len(y))
+    checked = drawn(len(y))
     blind = diagnose(p, y)
     assert blind.noise_rate.value < 0.05 < 0.2 < (y != true).mean()
     assert blind.follows_input.verdict == "cannot tell"
@@ -154,7 +154,7 @@ def test_errors_that_follow_from_the_input_are_found_by_checked_labels_alone():
 @pytest.mark.parametrize("name", ["sym-20", "sym-40", "pair-20", "asym"])
 def test_noise_that_depends_on_the_class_alone_does_not_follow_from_the_input(name):
     p, y, true = noisy(NOISES[name], spread=0.3)
-    checked = some(len(y), 400)
+    checked = drawn(len(y), 400)
     assert diagnose(p, y, true[checked], checked).follows_input.verdict == "no"
 
 
@@ -176,10 +176,6 @@ def test_what_is_counted_is_what_was_checked():
     assert found.accuracy.value == 0.75
     assert found.agreement.value == 0.8
     assert found.expected_agreement == pytest.approx((0.9 + 0.9 + 0.8 + 0.9 + 0.6) / 5)
-
-
-def drawn(n, m, seed):
-    return np.random.default_rng(seed).choice(n, m, replace=False)
 
 
 @pytest.mark.parametrize("m", [1, 20, 100])
@@ -211,7 +207,7 @@ def test_a_count_and_the_model_say_together_what_their_intervals_have_in_common(
     assert found.noise_rate.high == found.by_model.high == 1 - found.agreement.low
     assert found.noise_rate.value == pytest.approx(found.surest.value, abs=0.01)
     assert "counted and by the model" in str(found)
-    many = drawn(len(y), 1000, 0)
+    many = drawn(len(y), 1000)
     found = diagnose(p, y, true[many], many)
     assert found.noise_rate.low == max(found.counted.low, found.by_model.low)
     assert found.noise_rate.high == min(found.counted.high, found.by_model.high)
@@ -311,7 +307,7 @@ def test_checked_labels_that_are_the_most_suspicious_ones_give_a_warning_and_hav
 
 def test_a_mask_and_indices_are_the_same():
     p, y, true = noisy(NOISES["sym-20"])
-    checked = np.sort(some(len(y)))
+    checked = np.sort(drawn(len(y)))
     mask = np.zeros(len(y), dtype=bool)
     mask[checked] = True
     assert diagnose(p, y, true[checked], checked) == diagnose(p, y, true[mask], mask)
@@ -342,7 +338,7 @@ ADVICE = [
 def test_what_is_advised(name, spread, m, tried, by, with_checked, why):
     """A single method only where nothing is in doubt, and the first of them is plain elsewhere."""
     p, y, true = noisy(NOISES[name], spread)
-    checked = some(len(y), m)
+    checked = drawn(len(y), m)
     found = diagnose(p, y, *((true[checked], checked) if m else ())).advice
     if tried is FORWARD:
         assert type(found.method) is FORWARD
@@ -369,7 +365,7 @@ def test_where_errors_follow_from_the_input_the_checked_choose(m):
 
 def test_t_is_counted_with_the_surest_for_a_prior_where_the_two_agree():
     p, y, true = noisy(NOISES["pair-20"], 0.3)
-    checked = some(len(y))
+    checked = drawn(len(y))
     prior = sigua.estimate_transition(p, y)
     found = diagnose(p, y, true[checked], checked)
     assert sigua.count_transition(y[checked], true[checked], K, prior=prior) == found.T

@@ -1,11 +1,10 @@
 """Estimates of the noise rate and T: worked by hand, against cleanlab's counts, by properties."""
 
-import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
+from contract import golden
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,9 +14,7 @@ from sigua import _estimators, estimate_noise_rate, estimate_transition, label_l
 # Five examples, of which the third says class 1 and is labelled 0.
 P = [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7], [0.4, 0.6]]
 Y = [0, 0, 0, 1, 1]
-CONFIDENT_CASES = json.loads(
-    (Path(__file__).parent / "golden" / "confident_joint.json").read_text()
-)["cases"]
+CONFIDENT_CASES = golden("confident_joint.json")["cases"]
 METHODS = ["anchor", "confident"]
 
 

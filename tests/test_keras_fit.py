@@ -5,7 +5,8 @@ import csv
 import keras
 import numpy as np
 import pytest
-from keras_shift import cross_entropy, is_plain
+from keras_shift import compiled, cross_entropy, is_plain
+from test_conditions import Rule
 
 import sigua
 from sigua_keras import SIGUA, SIGUAModel
@@ -79,12 +80,6 @@ def executions():
 def model_of(make):
     """Return a function that makes a SIGUAModel, which trains by itself."""
     return lambda: compiled(SIGUAModel(make(), METHOD))
-
-
-def compiled(model, **kwargs):
-    kwargs = {"metrics": ["accuracy"]} | kwargs
-    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", **kwargs)
-    return model
 
 
 def shares(method, epochs, sizes=(N,), start=0):
@@ -330,20 +325,9 @@ def test_set_epoch_needs_a_model_and_an_epoch(data):
         callback.set_epoch(-1)
 
 
-class Whole:
-    """Breaks its promise: an integer at epoch 0 and a fraction later."""
-
-    def at(self, epoch):
-        return (int(epoch) if epoch < 1 else 0.5,)
-
-    def split(self, batch, low):
-        good = batch.losses <= batch.smallest(low)
-        return sigua.Split(good, ~good)
-
-
 def test_numbers_that_change_their_type_are_refused(data):
     """A rule whose integer becomes a fraction is refused, not truncated."""
-    model = compiled(functional())
+    model, rule = compiled(functional()), Rule(at=lambda epoch: (0.5 if epoch else 0,))
     with pytest.raises(ValueError, match=r"^condition: must return numbers of the same type"):
-        model.fit(*data, epochs=2, verbose=0, callbacks=[SIGUA(sigua.custom(Whole()))])
+        model.fit(*data, epochs=2, verbose=0, callbacks=[SIGUA(sigua.custom(rule))])
     assert is_plain(model)

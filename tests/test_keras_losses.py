@@ -6,12 +6,12 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from keras_shift import EPS, SL, array, gradient
+from keras_shift import SL, array, close, step
 
 import sigua
 from sigua import losses as spec
 from sigua import reference
-from sigua_keras import SIGUA, losses
+from sigua_keras import losses
 
 PAIRS = {
     "sce": (losses.SymmetricCrossEntropy, {}, spec.symmetric_cross_entropy),
@@ -35,18 +35,6 @@ def pair(name):
 def batch(n=24, k=4):
     rng = np.random.default_rng(0)
     return rng.normal(scale=2, size=(n, k)).astype("float32"), rng.integers(0, k, n)
-
-
-def close(actual, expected, factor=16.0):
-    """Assert equal within a few float32 roundings of the largest entry."""
-    atol = factor * EPS * max(1.0, float(np.abs(expected).max(initial=0)))
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=atol)
-
-
-def step(method, inputs, labels, loss, activation="linear", weight=None):
-    """Return the gradient with respect to the inputs, and the logs, of one step of `fit`."""
-    after = [keras.layers.Activation(activation)]
-    return gradient(inputs, labels, loss, SIGUA(method), after=after, sample_weight=weight)
 
 
 @each

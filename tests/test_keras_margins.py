@@ -17,10 +17,11 @@ N, K = 24, 4
 T = sigua.TransitionMatrix([[0.5, 0.5, 0, 0], [0, 0.6, 0.4, 0], [0, 0, 1, 0], [0.3, 0, 0, 0.7]])
 
 
-def shifted(units, method, loss=SPARSE, **kwargs):
-    """Return a SIGUAModel that predicts its inputs, shifted by what it learns."""
-    model = SIGUAModel(keras.Sequential([keras.Input((units,)), Shift((units,))]), method)
-    model.compile(keras.optimizers.SGD(kwargs.pop("rate", 0.0)), loss, **kwargs)
+def shifted(units, method=None, **kwargs):
+    """Return a model, with a method a SIGUAModel, that predicts its inputs and learns nothing."""
+    model = keras.Sequential([keras.Input((units,)), Shift((units,))])
+    model = SIGUAModel(model, method, **kwargs) if method else model
+    model.compile(keras.optimizers.SGD(0.0), SPARSE)
     return model
 
 
@@ -149,11 +150,8 @@ def test_from_fit_to_fit(by, batches):
     labels[:] = np.concatenate([y for _, y in batches])[:40]
     fits = [(0, range(3)), (3, range(3, 6)), (0, range(6, 8)), (4, range(4, 5))]
     options = {"batch_size": 13, "shuffle": False, "verbose": 0, "validation_data": batches[0]}
-    if by == "model":
-        model = shifted(K, method)
-    else:
-        model = keras.Sequential([keras.Input((K,)), Shift((K,))])
-        model.compile(keras.optimizers.SGD(0.0), SPARSE)
+    model = shifted(K, method if by == "model" else None)
+    if by == "callback":
         options["callbacks"] = [SIGUA(method)]
 
     def fit(logits, initial, count):
@@ -181,9 +179,7 @@ def test_from_fit_to_fit(by, batches):
 def test_attach_begins_with_nothing_seen(batches):
     """In a loop of one's own the state goes on until `detach`, and `attach` begins anew."""
     method, (logits, labels) = sigua.sigua_ag(warmup=0), batches[0]
-    model = keras.Sequential([keras.Input((K,)), Shift((K,))])
-    model.compile(keras.optimizers.SGD(0.0), SPARSE)
-    callback = SIGUA(method)
+    model, callback = shifted(K), SIGUA(method)
     wanted = expected_bad([range(2)], method, logits, labels, N)
     for _ in range(2):
         callback.attach(model)
@@ -259,9 +255,7 @@ def test_a_prediction_of_nan_is_never_good_and_leaves_no_trace(batches):
 def test_epochs_counted_in_steps_keep_what_was_seen(by, batches):
     """With `steps_per_epoch` only the first step of all begins with an empty class confidence."""
     method, (logits, labels) = sigua.sigua_ag(warmup=2), batches[0]
-    inner = keras.Sequential([keras.Input((K,)), Shift((K,))])
-    model = SIGUAModel(inner, method, steps_per_epoch=2) if by == "model" else inner
-    model.compile(keras.optimizers.SGD(0.0), SPARSE)
+    model = shifted(K, method, steps_per_epoch=2) if by == "model" else shifted(K)
     callbacks = [] if by == "model" else [SIGUA(method, steps_per_epoch=2)]
     found = []
     for _ in range(4):  # a step each
@@ -282,9 +276,7 @@ def test_an_interrupted_fit_is_resumed_with_what_it_saw(when, batches):
         raise KeyboardInterrupt
 
     stop = keras.callbacks.LambdaCallback(**{when: interrupt})
-    model = keras.Sequential([keras.Input((K,)), Shift((K,))])
-    model.compile(keras.optimizers.SGD(0.0), SPARSE)
-    callback = SIGUA(method)
+    model, callback = shifted(K), SIGUA(method)
     with pytest.raises(KeyboardInterrupt):
         model.fit(logits, labels, batch_size=N, verbose=0, callbacks=[callback, stop])
     found = model.fit(

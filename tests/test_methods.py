@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from test_conditions import Rule
 
 import sigua
 from sigua import Knots, TransitionMatrix
@@ -110,19 +111,6 @@ def test_each_name_is_the_papers_combination_of_parts(method, condition, gamma, 
     assert method.T is (None if correction == "none" else PAIR)
 
 
-def without_horizon(*numbers):
-    """Return a condition of one's own that says nothing about its schedule."""
-
-    class Own:
-        def at(self, epoch):
-            return numbers
-
-        def split(self, batch, *numbers):
-            return sigua.Split(batch.losses <= 1, batch.losses > 1)
-
-    return Own()
-
-
 INF = float("inf")
 
 
@@ -143,8 +131,8 @@ INF = float("inf")
         (sigua.custom(sigua.Known(), gamma=0.5), 0),
         (sigua.custom(sigua.SmallLoss(0.5)), 10),
         (sigua.custom(sigua.NoiseFloor(RAMP)), 10),
-        (sigua.custom(without_horizon()), 0),
-        (sigua.custom(without_horizon(0.5)), INF),
+        (sigua.custom(Rule()), 0),  # which says nothing about its schedule
+        (sigua.custom(Rule(at=(0.5,))), INF),
     ],
 )
 def test_a_method_knows_from_which_epoch_on_nothing_changes(method, epoch):
@@ -240,7 +228,7 @@ def from_condition(name, **arguments):
         (lambda: sigua.sigua_sl(0.5, lambda t: 0.1).to_dict(), "delta: must be data, got .*Knots"),
         (lambda: sigua.sigua_bc(PAIR, lambda t: 0.1).to_dict(), "gamma: must be data, got .*Knots"),
         (lambda: sigua.custom(sigua.SmallLoss(0.5, abs)).to_dict(), "delta: must be data, .*Knots"),
-        (lambda: sigua.custom(without_horizon()).to_dict(), "condition: must be data, .*Knots"),
+        (lambda: sigua.custom(Rule()).to_dict(), "condition: must be data, .*Knots"),
         (lambda: sigua.Method.from_dict({"method": "x"}), "method: must be one of .*got 'x';"),
         (lambda: sigua.Method.from_dict({}), "method: must be one of .*got None;"),
         (lambda: sigua.Method.from_dict({"method": "_OnSmallLoss"}), "method: .*'sigua_sl'"),

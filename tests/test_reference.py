@@ -1,15 +1,13 @@
 """The executable spec against hand-worked arrays, golden vectors and finite differences."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
+from contract import golden
 
 import sigua
 from sigua import TransitionMatrix, reference
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "backward.json").read_text())
+GOLDEN = golden("backward.json")
 LN, NAN = np.log, float("nan")
 T = TransitionMatrix([[0.8, 0.2], [0.4, 0.6]])
 

@@ -311,24 +311,16 @@ def test_checked_that_are_no_examples_are_refused(checked):
         quick().fit(X, given, checked=checked)
 
 
-@pytest.fixture
-def small():
-    """Two classes, 120 examples."""
-    rng = np.random.default_rng(0)
-    y = np.arange(120) % 2
-    return rng.normal(size=(120, 4)) + 2 * y[:, None], y
-
-
-def test_checked_examples_that_were_never_drawn_are_right(small):
+def test_checked_examples_that_were_never_drawn_are_right():
     """Of 100 checked not all are in the mini-batches of one epoch; none of them is an issue."""
-    X, y = small
+    X, _, y = blobs(120)
     clf = SIGUAClassifier(epochs=1, random_state=0).fit(X, y, checked=np.arange(100))
     assert not clf.label_issues_[:100].any()
     assert (clf.label_quality_[:100] == 1).all()
 
 
-def test_a_refused_fit_leaves_the_classifier_as_it_was(small):
-    X, y = small
+def test_a_refused_fit_leaves_the_classifier_as_it_was():
+    X, _, y = blobs(120)
     clf = SIGUAClassifier("standard", epochs=2, random_state=0).fit(X, y)
     before = clf.predict_proba(X)
     words = np.where(y, "a", "b")

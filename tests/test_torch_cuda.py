@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from test_torch_graph import METHODS
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -13,9 +14,6 @@ pytestmark = [
     # PyTorch says so of what the tests below make it raise.
     pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning"),
 ]
-
-PAIR = sigua.TransitionMatrix.pair(0.45, 10)
-SYMMETRIC = sigua.TransitionMatrix.symmetric(0.5, 10)
 
 
 @dataclass(frozen=True)
@@ -30,15 +28,8 @@ class TenSmallest:
         return sigua.Split(good, ~good)
 
 
-METHODS = {
-    "sl": sigua.sigua_sl(0.5, delta=0.15, gamma=0.01),
-    "official": sigua.sigua_sl(0.5, delta=0.3, gamma=0.01, variant="official"),
-    "bc": sigua.sigua_bc(PAIR),
-    "batch": sigua.sigua_bc(SYMMETRIC, over="batch"),
-    "forward": sigua.forward_correction(PAIR),
-    "floor": sigua.custom(sigua.NoiseFloor(2.0), 1.0),
-    "fixed count": sigua.custom(TenSmallest(), gamma=0.01),
-}
+METHODS = {name: METHODS[name] for name in ("sl", "official", "bc", "batch", "forward", "floor")}
+METHODS["fixed count"] = sigua.custom(TenSmallest(), gamma=0.01)
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from contract import SPARSE_T, assert_same
+from contract import PAIR, SPARSE_T, SYMMETRIC, assert_same
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -10,8 +10,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import sigua
 from sigua_torch import SIGUALoss, losses
 
-PAIR = sigua.TransitionMatrix.pair(0.45, 10)
-SYMMETRIC = sigua.TransitionMatrix.symmetric(0.5, 10)
 RAMP = sigua.Knots([(0, 0.0), (8, 0.2)])
 METHODS = {
     "sl": sigua.sigua_sl(0.5, delta=0.15),

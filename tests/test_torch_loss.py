@@ -10,18 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from contract import PAIR, ROWS, SYMMETRIC
 from torch import nn
 from torch.nn import functional as F
 
 import sigua
-from sigua import TransitionMatrix
 from sigua_torch import SIGUALoss
 from sigua_torch.losses import generalized_cross_entropy
 
 SL = sigua.sigua_sl(0.5, delta=0.2, gamma=0.3, warmup=0)
-PAIR = TransitionMatrix.pair(0.45, 10)
-SYMMETRIC = TransitionMatrix.symmetric(0.5, 10)
-ROWS = TransitionMatrix(2 / 3 * np.eye(10) + 1 / 3 * np.eye(10)[0])
 METHODS = {
     "standard": sigua.standard(),
     "sl": SL,
@@ -38,10 +35,11 @@ each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 small = pytest.mark.filterwarnings("ignore:a mini-batch of")
 
 
-def batch(n=40, k=10, seed=0, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    logits = 2 * torch.randn(n, k, generator=generator, dtype=dtype)
-    return logits.requires_grad_(), torch.randint(0, k, (n,), generator=generator)
+def batch(*shape, k=10):
+    """Return logits, the classes last, and labels of a shape."""
+    shape, generator = shape or (40,), torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(*shape, k, generator=generator, dtype=torch.float64)
+    return logits.requires_grad_(), torch.randint(0, k, shape, generator=generator)
 
 
 def run(criterion, logits, *rest, **options):
@@ -295,13 +293,11 @@ def test_nan_of_who_takes_no_part_reaches_nobody(loss, shape):
 
 
 @pytest.mark.parametrize("kind", ["sl", "official", "batch", "classes", "floor"])
-@pytest.mark.parametrize("shape", [(3, 10, 6, 7), (4, 10, 9)], ids=["pixels", "tokens"])
+@pytest.mark.parametrize("shape", [(3, 6, 7), (4, 9)], ids=["pixels", "tokens"])
 def test_images_are_judged_apart(kind, shape):
     """As a mini-batch for each of the N, over the N of them."""
-    generator = torch.Generator().manual_seed(0)
-    logits = 2 * torch.randn(shape, generator=generator, dtype=torch.float64)
-    labels = torch.randint(0, 10, (shape[0], *shape[2:]), generator=generator)
-    loss = nn.CrossEntropyLoss(reduction="none")
+    logits, labels = batch(*shape)
+    logits, loss = logits.movedim(-1, 1), nn.CrossEntropyLoss(reduction="none")
     apart, whole = (SIGUALoss(METHODS[kind], loss, groups=g) for g in ("image", None))
     value, gradient = run(apart, logits, labels)
     separate = METHODS[kind].separate
@@ -347,13 +343,11 @@ def test_one_example_needs_no_batch_and_labels_may_be_bytes(method):
 @each_method
 def test_tokens_and_pixels_are_examples(method):
     """As the same examples in a row, ignored ones left out."""
-    logits = 2 * torch.randn(2, 10, 3, 5, dtype=torch.float64)
-    labels = torch.randint(0, 10, (2, 3, 5))
+    logits, labels = batch(2, 3, 5)
     labels[0, 0] = -100
     criterion, row = SIGUALoss(method), SIGUALoss(method)
-    value, gradient = run(criterion, logits, labels)
-    flat = logits.movedim(1, -1).reshape(-1, 10)
-    want, slopes = run(row, flat, labels.reshape(-1))
+    value, gradient = run(criterion, logits.movedim(-1, 1), labels)
+    want, slopes = run(row, logits.reshape(-1, 10), labels.reshape(-1))
     same((value, gradient.movedim(1, -1).reshape(-1, 10)), (want, slopes))
     assert torch.equal(criterion.split.good.reshape(-1), row.split.good)
 
@@ -390,12 +384,6 @@ def test_gradcheck(method):
 # What a Hugging Face model returns: logits among other things.
 
 
-def data(shape, num_classes=10):
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(*shape, num_classes, generator=generator, requires_grad=True)
-    return logits, torch.randint(0, num_classes, shape, generator=generator)
-
-
 @pytest.mark.parametrize("shape", [(40,), (2, 3, 4)], ids=["examples", "images"])
 @pytest.mark.parametrize("wrap", [dict, OrderedDict, SimpleNamespace])
 @pytest.mark.parametrize("items", [None, 80])
@@ -404,7 +392,7 @@ def test_an_output_that_has_logits_counts_as_its_logits(wrap, items, shape):
 
     Images, (N, height, width), have the classes first, as segmentation models return them.
     """
-    logits, labels = data(shape)
+    logits, labels = batch(*shape)
     logits = logits.movedim(-1, 1)
     bare, wrapped = SIGUALoss(SL), SIGUALoss(SL)
     want = bare(logits, labels, num_items_in_batch=items)
@@ -420,7 +408,7 @@ def test_an_output_that_has_logits_counts_as_its_logits(wrap, items, shape):
 @pytest.mark.parametrize("num_classes", [5, 7])
 def test_token_classifiers_have_the_classes_last(num_classes):
     """(N, length, k) for (N, length), even where length is k; ignored tokens take no part."""
-    logits, labels = data((12, 7), num_classes)
+    logits, labels = batch(12, 7, k=num_classes)
     labels[:, 5:] = -100
     criterion, flat = SIGUALoss(SL), SIGUALoss(SL)
     got = criterion({"logits": logits}, labels)
@@ -453,7 +441,7 @@ def test_an_output_that_is_called_causal_is_compared_with_the_next_token():
     class SomeCausalLMOutputWithPast(dict):
         pass
 
-    logits, labels = data((5, 4), 4)
+    logits, labels = batch(5, 4, k=4)
     causal, bare = SIGUALoss(SL), SIGUALoss(SL)
     got = causal(SomeCausalLMOutputWithPast(logits=logits), labels)
     want = bare(logits[:, :3].reshape(15, 4), labels[:, 1:].reshape(15))

@@ -4,9 +4,10 @@ import copy
 import io
 import pickle
 
-import numpy as np
 import pytest
 import torch
+from contract import PAIR, ROWS
+from test_conditions import Rule
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -14,8 +15,6 @@ import sigua
 from sigua_torch import Pool, SIGUALoss
 
 METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=sigua.Knots([(0, 0.0), (6, 0.1)]))
-PAIR = sigua.TransitionMatrix.pair(0.45, 10)
-ROWS = sigua.TransitionMatrix(2 / 3 * np.eye(10) + 1 / 3 * np.eye(10)[0])
 EVERY = {
     "standard": sigua.standard(),
     "sl": METHOD,
@@ -301,15 +300,7 @@ def test_inside_data_parallel_it_is_refused():
 
 def test_a_rule_s_numbers_keep_their_type():
     """An integer at epoch 0 makes a table of integers, which would cut 0.5 off."""
-
-    class Grows:
-        def at(self, epoch):
-            return (0 if epoch == 0 else 0.5,)
-
-        def split(self, batch, bound):
-            return sigua.Split(batch.losses <= bound, batch.losses > bound)
-
-    criterion = SIGUALoss(sigua.custom(Grows()))
+    criterion = SIGUALoss(sigua.custom(Rule(at=lambda epoch: (0.5 if epoch else 0,))))
     with pytest.raises(ValueError, match=r"^condition: must return numbers of the same type"):
         criterion.set_epoch(1)
     assert criterion.epoch == 0

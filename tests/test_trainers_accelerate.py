@@ -6,6 +6,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from programs import module_of
+from test_trainers_transformers import weights
 
 import sigua
 from sigua_torch import SIGUALoss
@@ -18,10 +19,6 @@ METHOD = sigua.sigua_sl(0.5, delta=0.2, gamma=0.1, warmup=6)
 def example():
     """The example as a module."""
     return module_of(EXAMPLE)
-
-
-def weights(net):
-    return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
 
 
 def test_a_resumed_run_is_the_run_that_was_never_interrupted(example, tmp_path):

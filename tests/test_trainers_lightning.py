@@ -1,15 +1,14 @@
 """Lightning trains with a swapped criterion; our callback tells the epoch, resumed or not."""
 
-import re
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 import pytest
 import pytorch_lightning
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning import pytorch
 from lightning.pytorch.loggers import CSVLogger
+from test_trainers_streams import line
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -53,29 +52,26 @@ class Steps:
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
 
-class Net(Steps, LightningModule):
+class Net(Steps, pytorch.LightningModule):
     pass
 
 
-class OtherNet(Steps, pytorch_lightning.LightningModule):
-    pass
-
-
-def make_trainer(epochs, make=Trainer, **options):
+def make_trainer(epochs, make=pytorch.Trainer, **options):
     off = ["logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"]
     fixed = {"accelerator": "cpu", "devices": 1, "callbacks": [SetEpoch()], "max_epochs": epochs}
     return make(**dict.fromkeys(off, False) | fixed | options)
 
 
-def test_the_criterion_has_the_trainers_epoch():
-    """Whatever is validated in between."""
+@pytest.mark.parametrize("name", [pytorch, pytorch_lightning], ids=lambda name: name.__name__)
+def test_the_criterion_has_the_trainers_epoch(name):
+    """Whatever is validated in between; under Lightning's other name, too."""
 
-    class Validated(Net):
+    class Validated(Steps, name.LightningModule):
         def validation_step(self, batch, index):
             self.criterion(self.layer(batch[0]), batch[1])
 
     net = Validated(SIGUALoss(METHOD))
-    make_trainer(3).fit(net, loader(), loader())
+    make_trainer(3, name.Trainer).fit(net, loader(), loader())
     assert net.epochs == [step / 4 for step in range(12)]
 
 
@@ -116,12 +112,6 @@ def test_a_resumed_run_is_the_run_that_was_never_interrupted(steps_per_epoch, tm
     assert torch.equal(second.layer.weight, whole.layer.weight)
 
 
-def test_lightning_under_its_other_name_takes_the_callback():
-    net = OtherNet(SIGUALoss(METHOD))
-    make_trainer(2, pytorch_lightning.Trainer).fit(net, loader())
-    assert net.epochs == [step / 4 for step in range(8)]
-
-
 class Stream(IterableDataset):
     """Four mini-batches of 16, whose number nobody is told."""
 
@@ -152,12 +142,8 @@ def test_a_stream_without_a_length_has_epochs_by_steps(options, steps_per_epoch,
 
 def test_the_line_of_the_guide_for_streams_counts_steps():
     """There an epoch has 500 of them, and here 2."""
-    guide = Path(__file__).parents[1] / "examples" / "guide" / "trainers.md"
-    (code,) = re.findall(
-        r"^\| Lightning \| `(.+500.+)` \|$", guide.read_text("utf-8"), re.MULTILINE
-    )
     names, net = {"SetEpoch": SetEpoch}, Net(SIGUALoss(sigua.sigua_ag(warmup=10)))
-    exec(code.replace("500", "2"), names)
+    exec(line("Lightning"), names)
     trainer = make_trainer(None, callbacks=[names["callback"]], max_steps=24)
     trainer.fit(net, DataLoader(Forever(), batch_size=16))
     assert net.epochs == [step / 2 for step in range(24)]

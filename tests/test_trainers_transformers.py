@@ -42,13 +42,15 @@ class SetEpoch(TrainerCallback):
         self.criterion.end_step()
 
 
-def network(kind=BertForSequenceClassification):
+SMALL = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+BERT = SMALL | {"intermediate_size": 16, "max_position_embeddings": 8}
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def network():
     torch.manual_seed(0)
-    sizes = {"vocab_size": 16, "max_position_embeddings": 8, "num_labels": 3}
-    layers = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
-    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config = BertConfig(**sizes, **layers, **dropout, intermediate_size=16, initializer_range=0.2)
-    return kind(config)
+    config = BertConfig(**BERT, **STILL, num_labels=3, initializer_range=0.2)
+    return BertForSequenceClassification(config)
 
 
 def sentences(n=64):
@@ -113,11 +115,6 @@ def test_a_resumed_run_continues_its_ramp(steps, tmp_path):
     epochs, resumed = run(tmp_path / "again", resume_from_checkpoint=checkpoint)
     assert epochs == [0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5][steps:]
     torch.testing.assert_close(resumed, whole, rtol=0, atol=1e-6)
-
-
-SMALL = {"vocab_size": 16, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-BERT = SMALL | {"intermediate_size": 16, "max_position_embeddings": 8}
-STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def language_model(name):
