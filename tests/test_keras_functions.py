@@ -28,6 +28,7 @@ LOSSES = [
     keras.losses.Huber(delta=0.3),
     keras.losses.LogCosh(),
 ]
+CE = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 EAGER = {"compile": {"run_eagerly": True}}
 
 
@@ -87,8 +88,7 @@ def test_a_loss_per_image_selects_images():
 @pytest.mark.parametrize("form", [Y, ROWS], ids=["index", "rows"])
 def test_the_functions_are_the_reference(method, form):
     """Losses, masks and weights, of which the user makes the objective."""
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    loss = loss if form is Y else keras.losses.CategoricalCrossentropy(from_logits=True)
+    loss = CE if form is Y else keras.losses.CategoricalCrossentropy(from_logits=True)
     losses = corrected_losses(form, LOGITS, method, loss)
     state = np.array([[3.0, 1, 2, 1], [4.0, 4, 4, 2]])
     chosen = select(losses, 3, method, y_pred=LOGITS, y=form, confidence=state, from_logits=True)
@@ -141,8 +141,7 @@ def test_agreement_with_a_model_of_ones_own_needs_no_call_before(wrap):
     callbacks = [SIGUA(sigua.sigua_ag(warmup=2))]
     if wrap:
         model, callbacks = SIGUAModel(inner, sigua.sigua_ag(warmup=2)), []
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.0), loss)
+    model.compile(keras.optimizers.SGD(0.0), CE)
     options = {"batch_size": N, "epochs": 3, "verbose": 0, "callbacks": callbacks}
     options["shuffle"] = False
     logs = model.fit({"x": LOGITS}, Y, **options).history
@@ -160,8 +159,7 @@ def test_agreement_with_a_model_of_ones_own_needs_no_call_before(wrap):
 def test_a_part_of_an_execution_counts_as_a_part():
     """Three mini-batches an epoch, two an execution: after 18 steps it is epoch 6."""
     model = keras.Sequential([keras.Input((K,)), keras.layers.Dense(K)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("sgd", loss, steps_per_execution=2)
+    model.compile("sgd", CE, steps_per_execution=2)
     callback = SIGUA(sigua.self_teaching(0.5, warmup=9), steps_per_epoch=3)
     model.fit(LOGITS, Y, batch_size=8, epochs=6, verbose=0, callbacks=[callback])
     assert callback.epoch == 6
@@ -221,8 +219,7 @@ def test_a_network_trains_on_a_hundred_thousand_classes(kind):
     T = TransitionMatrix.symmetric(0.5, MANY) if symmetric else TransitionMatrix(confusions(MANY))
     method = sigua.sigua_bc(T) if symmetric else sigua.forward_correction(T)
     model = keras.Sequential([keras.layers.Embedding(16, 8), keras.layers.Dense(MANY)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.1), loss)
+    model.compile(keras.optimizers.Adam(0.1), CE)
     x, y = np.arange(16), np.random.default_rng(0).integers(0, MANY, 16)
     history = model.fit(x, y, epochs=8, batch_size=16, verbose=0, callbacks=[SIGUA(method)])
     losses = history.history["loss"]

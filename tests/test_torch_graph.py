@@ -3,6 +3,7 @@
 import pytest
 import torch
 from contract import PAIR, SPARSE_T, SYMMETRIC, assert_same
+from test_conditions import Rule
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -111,15 +112,9 @@ def test_a_module_with_another_loss_compiles_and_obeys_a_changed_reduction():
 
 
 def test_a_graph_takes_a_rule_of_ones_own_whole():
-    class Rule:
-        def at(self, epoch):
-            return ()
-
-        def split(self, batch):
-            return sigua.Split(batch.losses >= 0, batch.mean() < 0)
-
     torch._dynamo.reset()
-    criterion = SIGUALoss(sigua.custom(Rule()))
+    rule = Rule(lambda batch: sigua.Split(batch.losses >= 0, batch.mean() < 0))
+    criterion = SIGUALoss(sigua.custom(rule))
     compiled = torch.compile(criterion, backend="eager", fullgraph=True)
     logits, labels, _ = batch(40, torch.Generator())
     want = nn.functional.cross_entropy(logits, labels)
