@@ -173,7 +173,7 @@ OWN = [losses.SymmetricCrossEntropy(from_logits=True), losses.Bootstrapping(from
 
 @pytest.mark.filterwarnings(f"ignore:{WARNING}")
 @pytest.mark.parametrize("form", ["k", "fraction", "rows"])
-@pytest.mark.parametrize("loss", OWN, ids=name)
+@pytest.mark.parametrize("loss", OWN, ids=lambda loss: type(loss).__name__)
 def test_our_losses_know_who_has_no_class(loss, form, mini_batch, lost):
     """Alone they are 0 there; and SIGUA chooses among the others."""
     logits, labels = mini_batch
