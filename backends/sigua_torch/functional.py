@@ -120,6 +120,8 @@ def select(
     viewable, ranked = _ops.is_viewable(losses), losses.detach().reshape(-1)
     if where is not None:
         _check.mask("where", where, losses.shape, losses.device)
+    if labels is not None:
+        _check.tensor("labels", labels, losses.device, "loss")
     _check.trusted(method, trusted, losses.shape, losses.device)
     x, y = None, labels
     if logits is not None:
