@@ -164,6 +164,11 @@ class Softening(nn.Module):
         self.criterion.set_epoch(epoch)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if not logits.is_cpu:  # where a captured step would go on with the first criterion
+            raise ValueError(
+                f"device: must be cpu for a criterion that is made anew, got {logits.device}; "
+                "try --device cpu"
+            )
         return self.criterion(logits, labels)
 
 
@@ -175,12 +180,14 @@ class WithRoom(nn.Module):
     labels are wrong that is agreement; on clean labels hard examples stay.
     """
 
+    seen: Tensor
+    """By class of the label: sums of p at the label, numbers, and how many were predicted."""
+
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.rule = sigua.Agreement()
         self.set_epoch(0)
-        # By class of the label: sums of p at the label, numbers, and how many were predicted.
-        self.seen = torch.zeros(3, classes)
+        self.register_buffer("seen", torch.zeros(3, classes))
 
     def set_epoch(self, epoch: float) -> None:
         """Raise the threshold."""
@@ -196,6 +203,6 @@ class WithRoom(nn.Module):
         good = own - room * other > self.threshold
         each = p.gather(1, column)[:, 0], torch.ones_like(own), (own > other).float()
         new = torch.zeros_like(self.seen).index_add(1, labels, torch.stack(each))
-        self.seen = self.seen * (1 - 1 / confidence.MEMORY) ** new[1] + new
+        self.seen.mul_((1 - 1 / confidence.MEMORY) ** new[1]).add_(new)
         losses = F.cross_entropy(logits, labels, reduction="none")
         return (losses * good).mean()
