@@ -263,6 +263,7 @@ def test_verbose_shows_a_bar_and_nothing_else_does(capsys):
     ("parameters", "sentence"),
     [
         ({"method": "sigua_sl"}, "method: must be .* got 'sigua_sl'; try sigua.sigua_sl"),
+        ({"method": "agreement"}, "method: must be .* got 'agreement'; try method='auto'"),
         ({"method": 3}, "method: must be .* got 3; try method='auto'"),
         ({"epochs": 0}, "epochs: must be a whole number of at least 1, got 0"),
         ({"batch_size": 1}, "batch_size: must be a whole number of at least 2, got 1"),

@@ -127,6 +127,7 @@ GIVEN = {"logits": torch.zeros(4, 3), "labels": torch.zeros(4).long()}
             "^groups: must be .* of torch.int64",
         ),
         (SL, {"groups": torch.zeros(6).long()}, r"^groups: must be .* \(4,\) .* got \(6,\)"),
+        (SL, {"labels": torch.zeros(3).long()}, r"^labels: must be .* \(4,\) .* got \(3,\)"),
         (SL, {"labels": [0, 0, 1, 1]}, "^labels: must be a torch tensor, got a list"),
         (SL, {"groups": [0, 0, 1, 1]}, "^groups: must be a torch tensor, .* got list"),
         (SL, {"where": torch.ones(3)}, "^where: must be .* of torch.bool, got"),

@@ -28,7 +28,8 @@ def method_of(method: Any, warmup: float) -> sigua.Method | None:
     if isinstance(method, sigua.Method):
         return method
     if not isinstance(method, str) or method not in ("auto", "standard", "sigua_ag"):
-        call = f"sigua.{method}(...)" if isinstance(method, str) else "method='auto'"
+        known = isinstance(method, str) and hasattr(sigua, method)
+        call = f"sigua.{method}(...)" if known else "method='auto'"
         raise ValueError(
             "method: must be 'auto', 'standard', 'sigua_ag' or a method of sigua, "
             f"got {method!r}; try {call}"

@@ -98,7 +98,7 @@ def select(
         method: whose condition decides.
         logits: (N, k, d1, ...), where the rule reads margins or class sums.
         labels: class indices or probabilities, where the rule reads margins; -100, as elsewhere in
-            PyTorch, takes no part.
+            PyTorch, takes no part. For another index give `where`.
         where: bool, like the losses: who takes part.
         trusted: bool, like the losses, or a `sigua.Split` of two, for `sigua.Known`.
         confidence: what the rule remembers (`sigua.confidence`); None for nothing yet.
@@ -127,7 +127,8 @@ def select(
     if logits is not None:
         x, y, where = _fitting(logits, labels, where, losses.shape, losses.device)
         require_classes(method, x.shape[1])
-    elif labels is not None and not labels.is_floating_point() and labels.shape == losses.shape:
+    elif labels is not None and not labels.is_floating_point():
+        _check.fits("labels", labels, losses.shape, INTEGERS, "class indices, one for each loss")
         where = labels != -100 if where is None else where & (labels != -100)
     if groups is not None:
         require_whole(method, "groups")
