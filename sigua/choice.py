@@ -216,7 +216,7 @@ def _classes(name: Any, made: Any, labels: NDArray[Any]) -> NDArray[Any]:
     same = (found.dtype.kind in "US") == (labels.dtype.kind in "US")
     if not same or not np.isin(found, labels).any():
         raise ValueError(
-            f"{named}: must be classes as in the labels, got {found.tolist()[0]!r} and others where "
-            f"a label is {labels.tolist()[0]!r}; try numbering both alike, or scores, (m, k)"
+            f"{named}: must be classes as in the labels, got {found.tolist()[0]!r} and others "
+            f"where a label is {labels.tolist()[0]!r}; try numbering both alike, or scores, (m, k)"
         )
     return found
