@@ -4,8 +4,7 @@ Logits and losses against each class have shape (N, k, ...), labels y (N, ...): 
 Columns have shape (n,), an entry per example. A count is an integer, or a 0-d integer tensor.
 
 Of entries: `abs`, `exp`, `log`, `where`; `maximum` and `minimum`, whose second may be a number.
-Of shapes: `reshape`, `stack`, `concat` (of rows), `roll`, `cumsum`, `take` (entries or rows at an
-index).
+Of shapes: `stack`, `concat` (of rows), `roll`, `cumsum`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from numpy import (  # the names that the step calls
     log,
     maximum,
     minimum,
-    reshape,
     roll,
     sort,
     stack,
@@ -29,8 +27,8 @@ from numpy import (  # the names that the step calls
 )
 from numpy import concatenate as concat
 
-__all__ = ["abs", "all", "cumsum", "exp", "log", "maximum", "minimum", "reshape", "roll", "sort"]
-__all__ += ["concat", "stack", "where"]
+__all__ = ["abs", "all", "concat", "cumsum", "exp", "log", "maximum", "minimum", "roll", "sort"]
+__all__ += ["stack", "where"]
 
 Array = Any
 
@@ -60,14 +58,19 @@ def index(array: Any, like: Array) -> Array:
     return np.asarray(array)
 
 
+def reshape(x: Array, shape: tuple[int, ...]) -> Array:
+    """Return x in another shape."""
+    return x.reshape(shape)
+
+
 def class_sum(x: Array) -> Array:
     """Return the sum over classes."""
-    return x.sum(1)
+    return np.add.reduce(x, 1)  # what x.sum(1) arrives at
 
 
 def class_max(x: Array) -> Array:
     """Return the maximum over classes."""
-    return x.max(1)
+    return np.maximum.reduce(x, 1)
 
 
 def class_argmax(x: Array) -> Array:

@@ -97,10 +97,15 @@ def is_built_in(condition: object) -> bool:
     return type(condition).__module__ == "sigua.conditions"
 
 
-def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
-    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
-    comparable, ours = batch.losses < float("inf"), is_built_in(condition)
-    masks = condition.split(batch, *numbers)
+def choose(
+    condition: Condition, batch: Batch, numbers: tuple[Any, ...], finite: bool = False
+) -> Split:
+    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither.
+
+    `finite` says that the losses are known to have neither.
+    """
+    masks, ours = condition.split(batch, *numbers), is_built_in(condition)
+    comparable = None if finite and ours else batch.losses < float("inf")
     if not ours:
         if not isinstance(masks, tuple) or len(masks) != 2:
             raise ValueError(
@@ -110,9 +115,9 @@ def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Spli
         for name, mask in zip(Split._fields, masks, strict=True):
             _require_mask(name, mask, comparable)
     good, bad = masks
-    if not ours or reads(condition, "trusted"):  # others of ours are disjoint
+    if not ours or batch.trusted is not None:  # others of ours are disjoint
         bad = bad & ~good
-    return Split(good & comparable, bad & comparable)
+    return Split(good, bad) if comparable is None else Split(good & comparable, bad & comparable)
 
 
 def _require_mask(name: str, mask: Any, like: Array) -> None:

@@ -22,60 +22,49 @@ class Margins:
 
     Args:
         ops: the framework's names.
-        logits: (N, k, ...), without gradient.
+        p: probabilities, (N, k, ...), without gradient.
         y: class indices (N, ...), or class probabilities, of which the largest is the label.
         state: what is remembered (`sigua.confidence`); None if the rule reads no confidence.
     """
 
-    def __init__(self, ops: Any, logits: Array, y: Array, state: Array | None = None) -> None:
-        self.ops, self.logits, self.state = ops, logits, state
-        self.y = y if is_index(y, logits) else ops.class_argmax(y)
+    def __init__(self, ops: Any, p: Array, y: Array, state: Array | None = None) -> None:
+        self.ops, self.p, self.state = ops, p, state
+        self.y = y if is_index(y, p) else ops.class_argmax(y)
 
     def __call__(self, by_class: bool = True, power: float = 0.0) -> Array:
         """Return u at the label less the largest bounded other u, (n,); see `sigua.Batch`."""
-        ops, z = self.ops, self._scores() if by_class else self.logits
-        others, own = ops.without(z, self.y), ops.at(z, self.y)
-        rival = other = ops.class_max(others)
-        if power:
-            rival = ops.class_max(others + self._bounds(power, z))
-        top = ops.maximum(own, other)
-        p = ops.exp(own - top)
-        total = p + ops.class_sum(ops.exp(others - ops.expand(top)))
-        return ops.reshape((p - ops.exp(rival - top)) / total, (-1,))
+        ops, u = self.ops, self._divided() if by_class else self.p
+        others = u * self._bounds(power) if power else u
+        rival = ops.class_max(ops.without(others, self.y))
+        return ops.reshape((ops.at(u, self.y) - rival) / ops.class_sum(u), (-1,))
 
-    def _scores(self) -> Array:
-        """Return log u, (N, k, ...), but for a term that is the same for all classes."""
+    def _divided(self) -> Array:
+        """Return p / c, (N, k, ...): u, but for a factor of each example's."""
         if self.state is None:
             raise no_margins()
-        ops, z = self.ops, self.logits
-        return z - ops.per_class(ops.log(confidence.rates(self.state)), z)
+        return self.p / self.ops.per_class(confidence.rates(self.state), self.p)
 
-    def _bounds(self, power: float, z: Array) -> Array:
-        """Return the logarithms of the bounds for each example's label, (N, k, ...)."""
+    def _bounds(self, power: float) -> Array:
+        """Return the bounds for each example's label, (N, k, ...)."""
         if self.state is None or self.state.shape[0] == 2:
             raise no_margins()
-        table = confidence.log_bounds(self.state, power, self.ops)
-        return self.ops.rows(self.ops.cast(table, z), self.y)
+        table = confidence.bounds(self.state, power, self.ops)
+        return self.ops.rows(self.ops.cast(table, self.p), self.y)
 
-    def sums(self, valid: Array | None, losses: Array | None = None) -> Array:
+    def sums(self, valid: Array | None) -> Array:
         """Return what the mini-batch adds to the state, in the state's shape.
 
-        Args:
-            valid: bool, (n,): who takes part; None for all.
-            losses: the cross-entropies at the labels, (n,), if they are known.
+        `valid`, bool, (n,), says who takes part; None for all.
         """
-        ops, k = self.ops, self.logits.shape[1]
-        if losses is None:
-            losses = ops.reshape(ops.cross_entropy(self.logits, self.y), (-1,))
-        p = ops.exp(-losses)
-        counted = losses == losses  # a NaN would stay for ever; XLA takes an exp for no NaN
+        ops, k = self.ops, self.p.shape[1]
+        y, p = (ops.reshape(part, (-1,)) for part in (self.y, ops.at(self.p, self.y)))
+        counted = p == p  # a NaN would stay for ever
         counted = counted if valid is None else counted & valid
-        y = ops.reshape(self.y, (-1,))
         ones = ops.cast(counted, p)
         sums = [ops.sums_by(ops.where(counted, p, 0.0), y, k), ops.sums_by(ones, y, k)]
         if self.state is None or self.state.shape[0] == 2:
-            return ops.reshape(ops.concat(sums), (2, k))
-        predicted = ops.cast(ops.reshape(ops.class_argmax(self._scores()), (-1,)), y)
+            return ops.stack(sums)
+        predicted = ops.cast(ops.reshape(ops.class_argmax(self._divided()), (-1,)), y)
         right = ops.where(predicted == y, ones, 0.0)
         sums += [ops.sums_by(ones, predicted, k), ops.sums_by(right, y, k)]
         counts = ops.sums_by(ones, y * k + predicted, k * k)
@@ -224,9 +213,8 @@ def select(
         margins: returns margins, by class or not, with a power: a `Margins`.
         groups: integers, (n,): who is judged together; None for all.
     """
-    gamma, *rates = numbers
     ranked = losses if valid is None else ops.where(valid, losses, INF)
-    silent = ranked > FINITE
+    finite, silent = ops.are_small(ranked, FINITE), ranked > FINITE
     if not is_built_in(method.condition):  # which may write to what it is given
         ranked = ops.where(silent, INF, ranked)
     given = trusted, sums, margins
@@ -236,9 +224,9 @@ def select(
         batch = Batch(ops, ranked, size, *given)
     else:
         batch = Grouped(ops, ranked, valid, groups, *given)
-    split = choose(method.condition, batch, tuple(rates))
-    weights = signed(ops, split, gamma, method.separate, size, shares, losses)
-    if ops.are_small(ranked, FINITE):
+    split = choose(method.condition, batch, numbers[1:], finite)
+    weights = signed(ops, split, numbers[0], method.separate, size, shares, losses)
+    if finite:
         return Selection(*split, weights, silent)
     # If nothing is finite, nobody would be told: all count then, and the objective is infinite.
     lost = ops.all(silent)

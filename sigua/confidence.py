@@ -45,9 +45,6 @@ MOST_CLASSES = 4_096
 TINY = 1e-6
 """Added to the sum and to the number, so that a class without examples has confidence 1."""
 
-NEVER = 1e-30
-"""Instead of a count of 0, which has no logarithm."""
-
 VECTORS = 4
 """How many rows of a state with counts are not counts."""
 
@@ -78,8 +75,8 @@ def rates(state: Array) -> Array:
     return (state[0] + TINY) / (state[1] + TINY)
 
 
-def log_bounds(state: Array, power: float, ops: Any = numpy_names) -> Array:
-    """Return log min(1, (C_oy / C_yy)^power), at row y and column o, (k, k); see `Agreement`.
+def bounds(state: Array, power: float, ops: Any = numpy_names) -> Array:
+    """Return min(1, (C_oy / C_yy)^power), at row y and column o, (k, k); see `Agreement`.
 
     C is the share of label y among the examples predicted as o, with one more example of each
     class whose label is what the model predicts.
@@ -89,10 +86,9 @@ def log_bounds(state: Array, power: float, ops: Any = numpy_names) -> Array:
         power: above 0.
         ops: the framework's names (`sigua.step`).
     """
-    predicted, right, counts = state[2], state[3], state[VECTORS:]
-    of_label = ops.log((predicted + 1.0) / (right + 1.0))
-    log_ratio = ops.log(counts + NEVER) - ops.log(predicted + 1.0)[None] + of_label[:, None]
-    return ops.where(counts > 0.0, ops.minimum(power * log_ratio, 0.0), -float("inf"))
+    predicted, right = state[2] + 1.0, state[3] + 1.0
+    share = state[VECTORS:] / predicted[None]
+    return ops.minimum((share * (predicted / right)[:, None]) ** power, 1.0)
 
 
 def moved(state: Array, batch: Array, ops: Any = numpy_names) -> Array:

@@ -136,7 +136,8 @@ def test_counts_of_a_run_are_those_of_the_spec(power):
     for _ in range(20):
         logits = 2 * rng.normal(size=(64, 5))
         labels = np.where(rng.random(64) < 0.6, logits.argmax(axis=1), rng.integers(0, 5, 64))
-        margins = step.Margins(step.numpy_names, logits, labels, state)
+        p = step.numpy_names.softmax(logits)
+        margins = step.Margins(step.numpy_names, p, labels, state)
         bounds = reference.bounds(spec.counts, power)
         want = reference.margins(logits, labels, spec.given()["confidence"], bounds)
         np.testing.assert_allclose(margins(power=power), want, atol=1e-9)
@@ -146,11 +147,10 @@ def test_counts_of_a_run_are_those_of_the_spec(power):
 
 
 def test_a_nan_is_not_counted_and_nor_is_who_takes_no_part():
-    logits = np.array([[np.nan, 0.0], [2.0, 0.0], [2.0, 0.0]])
-    state = confidence.zeros(2, counts=True)
-    sums = step.Margins(step.numpy_names, logits, np.array([0, 1, 0]), state)
-    found = sums.sums(np.array([True, True, False]))
     p = 1 / (1 + np.exp(2))
+    state, predicted = confidence.zeros(2, counts=True), np.array([[np.nan] * 2, *[[1 - p, p]] * 2])
+    sums = step.Margins(step.numpy_names, predicted, np.array([0, 1, 0]), state)
+    found = sums.sums(np.array([True, True, False]))
     np.testing.assert_allclose(found, [[0, p], [0, 1], [1, 0], [0, 0], [0, 0], [1, 0]], rtol=1e-6)
 
 

@@ -44,7 +44,7 @@ class TestStep(Contract):
             shares=shares,
             trusted=trusted,
             sums=lambda: step.class_sums(names, method.T.inverse_column_sums, plain, x),
-            margins=step.Margins(names, x, y, state),
+            margins=step.Margins(names, names.softmax(x), y, state),
             groups=y if isinstance(groups, str) else groups,
         )
         total = (np.where(chosen.silent, 0.0, losses) * chosen.weights).sum()

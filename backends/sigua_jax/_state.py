@@ -97,7 +97,7 @@ def update_confidence(confidence: Any, logits: Any, labels: Any, where: Any = No
     k = logits.shape[1]
     state, _ = checked(confidence, k, counts=np.shape(confidence)[:1] > (2,))
     everyone = jnp.ones(labels.shape[:1], bool) if given.where is None else given.where
-    sums = Margins(_ops, logits, labels, state).sums(everyone & (given.factor == 1))
+    sums = Margins(_ops, _ops.softmax(logits), labels, state).sums(everyone & (given.factor == 1))
     return jnp.asarray(moved(state, sums.astype(state.dtype), _ops))
 
 

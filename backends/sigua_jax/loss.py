@@ -152,7 +152,7 @@ def select(
         if by_class:
             counts = reads(method.condition, "counts")
             state, sound = _state.checked(confidence, z.shape[1], counts)
-        factor, margins = factor * sound, step.Margins(_ops, z, y, state)
+        factor, margins = factor * sound, step.Margins(_ops, _ops.softmax(z), y, state)
     T: Any = method.T
     chosen = step.select(
         _ops,

@@ -144,8 +144,8 @@ class Examples:
     def margins(self, losses: Tensor, state: Any, view: View) -> step.Margins:
         """Return the margins of the model's own probabilities, by the class confidence."""
         _require_per_place("margins", losses, self.y_pred)
-        logits = view.see(ops.stop_gradient(self.logits))
-        return step.Margins(view.names, logits, view.see(self.index), view.see(state))
+        p = view.see(ops.stop_gradient(_ops.softmax(self.logits)))
+        return step.Margins(view.names, p, view.see(self.index), view.see(state))
 
     def groups(self, groups: Groups, y: Any, losses: Tensor) -> Tensor | None:
         """Return each example's group, int32, (N,), or None."""

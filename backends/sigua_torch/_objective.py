@@ -18,10 +18,8 @@ from sigua_torch._pool import Pool, in_pool
 from sigua_torch._state import Confidence, Numbers
 from sigua_torch._wrapped import Options, Wrapped, reduced
 
-BLOCK = 2**16
-"""Of so many entries NumPy makes one block of a large mini-batch."""
 FEW_CLASSES = 64
-"""Up to so many, NumPy reduces over classes several times as fast where each is in one piece."""
+"""Up to so many, all goes several times as fast where each class is in one piece."""
 
 
 class Measured(NamedTuple):
@@ -122,9 +120,8 @@ class Objective:
         if self.confidence is not None:
             if items is not None:
                 self.confidence.check(items, here)
-            is_p = method.T is None and step.is_index(y, x) and options.is_unsmoothed
-            seen = columns.get("valid"), ranked if is_p else None
-            sums = columns["margins"].sums(*map(as_view, seen) if viewable else seen)
+            takes_part = columns.get("valid")
+            sums = columns["margins"].sums(as_view(takes_part) if viewable else takes_part)
         if self.pool is not None:
             self.pool.check(shape.numel())
         return Measured(
@@ -227,23 +224,11 @@ def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
     return losses.numel() if valid is None else int(valid.sum())
 
 
-class Blocks(step.Margins):
-    """Measures a large mini-batch block by block: each then stays in the processor's cache."""
-
-    def __call__(self, by_class: bool = True, power: float = 0.0) -> Any:
-        x, rows = self.logits, max(1, BLOCK // self.logits.shape[1])
-        if x.ndim > 2 or len(x) <= rows or power:  # whose bounds each block would compute again
-            with np.errstate(invalid="ignore"):  # of infinite logits, where torch is silent
-                return super().__call__(by_class, power)
-        parts = (slice(i, i + rows) for i in range(0, len(x), rows))
-        made = (Blocks(self.ops, x[i], self.y[i], self.state) for i in parts)
-        return np.concatenate([margins(by_class, power) for margins in made])
-
-
 def margins_of(logits: Tensor, y: Tensor, state: Any, viewable: bool) -> step.Margins:
     """Return what measures margins, by NumPy's names where those can, as of the state."""
+    x = logits.detach()
     if not viewable:
-        return step.Margins(_ops, logits.detach(), y, state)
-    x = as_view(logits)
-    x = np.asfortranarray(x) if x.ndim == 2 and x.shape[1] <= FEW_CLASSES else x
-    return Blocks(step.numpy_names, x, as_view(y), state)
+        return step.Margins(_ops, _ops.softmax(x), y, state)
+    few = x.ndim == 2 and x.shape[1] <= FEW_CLASSES
+    p = torch.softmax(x.t().contiguous(), 0).t() if few else _ops.softmax(x)
+    return step.Margins(step.numpy_names, p.numpy(), as_view(y), state)
