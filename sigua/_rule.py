@@ -97,15 +97,10 @@ def is_built_in(condition: object) -> bool:
     return type(condition).__module__ == "sigua.conditions"
 
 
-def choose(
-    condition: Condition, batch: Batch, numbers: tuple[Any, ...], finite: bool = False
-) -> Split:
-    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither.
-
-    `finite` says that the losses are known to have neither.
-    """
-    masks, ours = condition.split(batch, *numbers), is_built_in(condition)
-    comparable = None if finite and ours else batch.losses < float("inf")
+def choose(condition: Condition, batch: Batch, numbers: tuple[Any, ...]) -> Split:
+    """Apply a rule, and what holds for every rule: good wins; NaN and +inf are neither."""
+    comparable, ours = batch.losses < float("inf"), is_built_in(condition)
+    masks = condition.split(batch, *numbers)
     if not ours:
         if not isinstance(masks, tuple) or len(masks) != 2:
             raise ValueError(
@@ -117,7 +112,7 @@ def choose(
     good, bad = masks
     if not ours or batch.trusted is not None:  # others of ours are disjoint
         bad = bad & ~good
-    return Split(good, bad) if comparable is None else Split(good & comparable, bad & comparable)
+    return Split(good & comparable, bad & comparable)
 
 
 def _require_mask(name: str, mask: Any, like: Array) -> None:

@@ -63,7 +63,7 @@ class Margins:
         ones = ops.cast(counted, p)
         sums = [ops.sums_by(ops.where(counted, p, 0.0), y, k), ops.sums_by(ones, y, k)]
         if self.state is None or self.state.shape[0] == 2:
-            return ops.stack(sums)
+            return ops.reshape(ops.concat(sums), (2, k))
         predicted = ops.cast(ops.reshape(ops.class_argmax(self._divided()), (-1,)), y)
         right = ops.where(predicted == y, ones, 0.0)
         sums += [ops.sums_by(ones, predicted, k), ops.sums_by(right, y, k)]
@@ -214,7 +214,7 @@ def select(
         groups: integers, (n,): who is judged together; None for all.
     """
     ranked = losses if valid is None else ops.where(valid, losses, INF)
-    finite, silent = ops.are_small(ranked, FINITE), ranked > FINITE
+    silent = ranked > FINITE
     if not is_built_in(method.condition):  # which may write to what it is given
         ranked = ops.where(silent, INF, ranked)
     given = trusted, sums, margins
@@ -224,9 +224,9 @@ def select(
         batch = Batch(ops, ranked, size, *given)
     else:
         batch = Grouped(ops, ranked, valid, groups, *given)
-    split = choose(method.condition, batch, numbers[1:], finite)
+    split = choose(method.condition, batch, numbers[1:])
     weights = signed(ops, split, numbers[0], method.separate, size, shares, losses)
-    if finite:
+    if ops.are_small(ranked, FINITE):
         return Selection(*split, weights, silent)
     # If nothing is finite, nobody would be told: all count then, and the objective is infinite.
     lost = ops.all(silent)

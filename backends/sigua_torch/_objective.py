@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -215,7 +216,7 @@ class Objective:
         if viewable:
             weights = torch.from_numpy(weights)
             weights = weights if weights.dtype == losses.dtype else weights.to(losses.dtype)
-            silent = torch.from_numpy(silent) if silent.any() else None
+            silent = torch.from_numpy(silent) if np.count_nonzero(silent) else None
         return step.Selection(good, bad, weights, silent)
 
 

@@ -145,14 +145,13 @@ class Confidence:
         if kept is not None and kept.shape[1] > k:
             rule = f"have the {kept.shape[1]} classes or more of the class confidence that is kept"
             _check.refuse("input", rule, k, "a criterion for each output")
-        if self.seen is None:
-            zeros = confidence.zeros(k, self.counts)
-            return zeros if viewable else torch.from_numpy(zeros).to(self.device)
         seen = self._widened(self.seen, k)
         return seen.numpy() if viewable else seen
 
-    def _widened(self, seen: Tensor, k: int) -> Tensor:
+    def _widened(self, seen: Tensor | None, k: int) -> Tensor:
         """Return a state of k classes."""
+        if seen is None:
+            return torch.from_numpy(confidence.zeros(k, self.counts)).to(self.device)
         new = k - seen.shape[1]
         return nn.functional.pad(seen, (0, new, 0, new if self.counts else 0)) if new else seen
 
@@ -176,24 +175,30 @@ class Confidence:
 
     def add(self, sums: Tensor, items: Any, here: float | None) -> None:
         """Add the sums of a mini-batch, or of a micro-batch if `items` are given."""
-        before, k = self.pending, sums.shape[1]
-        self.pending = sums if before is None else self._widened(before, k) + sums
+        if self.pending is not None:
+            sums = self._widened(self.pending, sums.shape[1]) + sums
         if items is None:
-            self.end()
-        elif not torch.compiler.is_compiling():  # in a graph, nothing counts on the host
+            self._move(sums)
+            return
+        self.pending = sums
+        if not torch.compiler.is_compiling():  # in a graph, nothing counts on the host
             self._items, self._parts = items, self._parts + 1
             self._counted += here or 0
 
     def end(self) -> None:
         """Move by what has been pending."""
-        batch: Any = self.pending
-        if batch is not None:
-            seen: Any = torch.zeros_like(batch) if self.seen is None else self.seen
-            seen = self.seen = self._widened(seen, batch.shape[1])
-            ops: Any = _ops
-            if _ops.is_viewable(seen):
-                ops, seen, batch = numpy_names, seen.numpy(), batch.numpy()
-            seen[:] = confidence.moved(seen, batch, ops)
+        if self.pending is not None:
+            self._move(self.pending)
+
+    def _move(self, sums: Any) -> None:
+        """Move by the sums of a step."""
+        ops: Any = _ops
+        seen: Any = torch.zeros_like(sums) if self.seen is None else self.seen
+        seen = self.seen = self._widened(seen, sums.shape[1])
+        if _ops.is_viewable(seen):
+            ops, seen, sums = numpy_names, seen.numpy(), sums.numpy()
+        seen[:] = confidence.moved(seen, sums, ops)
+        if self.pending is not None:
             self._forget()
 
     def saved(self) -> Tensor:
@@ -202,9 +207,8 @@ class Confidence:
         Then its shape does not depend on whether the first mini-batch has come.
         """
         width = COUNTS_WIDTH if self.counts else WIDTH
-        zeros = torch.from_numpy(confidence.zeros(width, self.counts)).to(self.device)
-        seen = zeros if self.seen is None else self.seen
-        return self._widened(seen, math.ceil(seen.shape[1] / width) * width).clone()
+        k = width if self.seen is None else self.seen.shape[1]
+        return self._widened(self.seen, math.ceil(k / width) * width).clone()
 
     def load(self, state: Tensor) -> None:
         """Take over what was saved; begin anew after a rule that remembers something else."""
