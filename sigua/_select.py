@@ -56,8 +56,10 @@ class Margins:
 
         `valid`, bool, (n,), says who takes part; None for all.
         """
-        ops, k = self.ops, self.p.shape[1]
-        y, p = (ops.reshape(part, (-1,)) for part in (self.y, ops.at(self.p, self.y)))
+        ops, k, y = self.ops, self.p.shape[1], self.y
+        p = ops.at(self.p, y)
+        if len(y.shape) > 1:
+            y, p = ops.reshape(y, (-1,)), ops.reshape(p, (-1,))
         counted = p == p  # a NaN would stay for ever
         counted = counted if valid is None else counted & valid
         ones = ops.cast(counted, p)

@@ -92,7 +92,9 @@ class Objective:
             _check.tensor("input", x, numbers.device, "criterion")
             if _ops.is_transformed():
                 _check.transforms(self.confidence is not None, numbers.steps_per_epoch)
-        M, options = numbers.matrix(x), options.cast(x.dtype)
+        M = None if method.T is None else numbers.matrix(x)
+        if options.weight is not None:
+            options = options.cast(x.dtype)
         losses = step.corrected_losses(_ops, method.correction, M, options.loss, x, y)
         if shape is None:
             shape = losses.shape
@@ -104,10 +106,12 @@ class Objective:
             _check.mask("where", where, shape, x.device)
         if trusted is not None or self.marks:
             _check.trusted(method, trusted, shape, x.device)
+        losses = column(losses)
         ranked = losses.detach()
         if options.weight is not None:
-            z = x.detach()
-            ranked = step.corrected_losses(_ops, method.correction, M, options.unweighted, z, y)
+            plain = options.unweighted
+            ranked = step.corrected_losses(_ops, method.correction, M, plain, x.detach(), y)
+            ranked = column(ranked)
         columns = self._columns(given, options, trusted)
         if self.groups is not None:
             columns["groups"] = groups_of(self.groups, y, input, target, shape)
@@ -116,7 +120,7 @@ class Objective:
             here = _taking_part(losses, valid) if viewable else None
             items = _check.items(items, here)
             here = float(columns["shares"].sum()) if here and "shares" in columns else here
-        ranked, sums = column(ranked), None
+        sums = None
         if self.confidence is not None:
             if items is not None:
                 self.confidence.check(items, here)
@@ -125,7 +129,7 @@ class Objective:
         if self.pool is not None:
             self.pool.check(shape.numel())
         return Measured(
-            column(losses), shape, viewable, options.reduction, ranked, columns, items, here, sums
+            losses, shape, viewable, options.reduction, ranked, columns, items, here, sums
         )
 
     def _examples(
@@ -154,9 +158,8 @@ class Objective:
             columns["valid"] = column(valid)
         if trusted is not None:
             columns["trusted"] = column(trusted)
-        shares = options.shares(x, y, columns.get("valid"))
-        if shares is not None:
-            columns["shares"] = shares
+        if options.weight is not None and step.is_index(y, x):
+            columns["shares"] = options.shares(x, y, columns.get("valid"))
         if self.reads_margins:
             known = self.confidence
             state = None if known is None else known.state(x.shape[1], viewable)
