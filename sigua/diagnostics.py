@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks
 from sigua._hills import known_classes, second_hill
 from sigua._names import probabilities_and_labels
-from sigua.objective import Array, Split
+from sigua.objective import Array
 from sigua.schedules import rate_to_count, rate_to_parts
 
 NAN = float("nan")
@@ -68,11 +68,11 @@ class EpochReport:
 
 
 def masks_to_count(
-    split: Split, part: Array, *, intact: Array | None = None, right: Array | None = None
+    split: Any, part: Array, *, intact: Array | None = None, right: Array | None = None
 ) -> dict[str, Array]:
     """Return the masks, by name, whose sums over an epoch `report` needs; operators only.
 
-    All are boolean: who is good and bad, who takes part at all (False for ignored labels), which
+    `split` has `good` and `bad`. All are boolean: who is good and bad, who takes part at all (False for ignored labels), which
     labels are right (intact), and which the model predicts (right).
     """
     masks = {"examples": part, "good": split.good & part, "bad": split.bad & part}

@@ -7,7 +7,7 @@ import torch
 import sigua
 from sigua import Split
 from sigua.diagnostics import masks_to_count, report
-from sigua_torch import SIGUALoss
+from sigua_torch import SIGUALoss, select
 from sigua_torch.diagnostics import LabelHistory, SelectionMeter
 
 
@@ -46,6 +46,14 @@ def test_meter_starts_afresh_after_each_report():
     assert meter.report().good == 1.0
     meter.update(Split(~everyone, everyone), intact=everyone)  # and may then know more
     assert meter.report().good == 0.0
+
+
+def test_meter_counts_what_select_returned():
+    """Of five losses three are kept and one is climbed on, by hand."""
+    method, meter = sigua.sigua_sl(0.5, delta=0.25, warmup=0), SelectionMeter()
+    meter.update(select(torch.tensor([4.0, 3.0, 2.0, 1.0, 0.0]), 0, method))
+    found = meter.report()
+    assert (found.good, found.bad) == (3 / 5, 1 / 5)
 
 
 @pytest.mark.parametrize("columns", [None, 1, 3])

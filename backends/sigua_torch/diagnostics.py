@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sigua import Split, checks
+from sigua import Split, checks, step
 from sigua.diagnostics import EpochReport, masks_to_count, report
 from sigua_torch import _check
 
@@ -45,7 +45,7 @@ class SelectionMeter:
     @torch.no_grad()
     def update(
         self,
-        split: Split,
+        split: Split | step.Selection,
         *,
         intact: Tensor | None = None,
         logits: Tensor | None = None,
@@ -56,7 +56,7 @@ class SelectionMeter:
         """Count a mini-batch. Nothing waits for the device.
 
         Args:
-            split: `criterion.split`, after the training call.
+            split: `criterion.split`, after the training call, or what `select` returned.
             intact: bool, with the split's shape: which labels are right, if that is known.
             logits: (N, k) or (N, k, d1, ...), for accuracies; with `target`. For a sigmoid, with
                 the split's shape, or k = 1: a logit above 0 then predicts class 1.
@@ -69,7 +69,9 @@ class SelectionMeter:
             ValueError: shapes or dtypes that do not fit, other arguments or another number of
                 classes than in the calls before, or, on the CPU, a class out of range.
         """
-        if not isinstance(split, Split):  # None after a call inside a transform of torch.func, too
+        if not isinstance(
+            split, (Split, step.Selection)
+        ):  # None after a call inside a transform of torch.func, too
             advice = "criterion.split after a training call"
             _check.refuse("split", "be a sigua.Split", type(split).__name__, advice)
         good, right, found = split.good, None, None
