@@ -72,8 +72,8 @@ def masks_to_count(
 ) -> dict[str, Array]:
     """Return the masks, by name, whose sums over an epoch `report` needs; operators only.
 
-    `split` has `good` and `bad`. All are boolean: who is good and bad, who takes part at all (False for ignored labels), which
-    labels are right (intact), and which the model predicts (right).
+    `split` has `good` and `bad`. All are boolean: who is good and bad, who takes part at all (False
+    for ignored labels), which labels are right (intact), and which the model predicts (right).
     """
     masks = {"examples": part, "good": split.good & part, "bad": split.bad & part}
     if intact is not None:

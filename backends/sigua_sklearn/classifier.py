@@ -73,8 +73,8 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         noise_rate_: an estimate of the share of wrong labels: what the method drops or stands out,
             or else what `sigua.diagnose` says of the held-out labels, of which it needs 50. It is
             too high where classes overlap, and too low where one class is often given for another,
-            for the network then learns some of these labels. NaN if nothing tells it, for instance because a method
-            that drops nothing was given, so that no label was held out.
+            for the network then learns some of these labels. NaN if nothing tells it, for instance
+            because a method that drops nothing was given, so that no label was held out.
         module_: the network.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
 
