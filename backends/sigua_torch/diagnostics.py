@@ -69,9 +69,7 @@ class SelectionMeter:
             ValueError: shapes or dtypes that do not fit, other arguments or another number of
                 classes than in the calls before, or, on the CPU, a class out of range.
         """
-        if not isinstance(
-            split, (Split, step.Selection)
-        ):  # None after a call inside a transform of torch.func, too
+        if not isinstance(split, (Split, step.Selection)):  # as after a transform of torch.func
             advice = "criterion.split after a training call"
             _check.refuse("split", "be a sigua.Split", type(split).__name__, advice)
         good, right, found = split.good, None, None
