@@ -76,7 +76,7 @@ API = {  # what users import, by page
         "sigua.reference",
     ],
     "sigua_torch": ["sigua_torch", "sigua_torch.losses", "sigua_torch.lightning"],
-    "sigua_keras": ["sigua_keras", "sigua_keras.losses"],
+    "sigua_keras": ["sigua_keras"],
     "sigua_jax": ["sigua_jax"],
     "sigua_sklearn": ["sigua_sklearn"],
 }

@@ -11,7 +11,7 @@ from keras_shift import DENSE, EPS, SL, SPARSE, T, assert_step, close, gradient
 
 import sigua
 from sigua import reference
-from sigua_keras import SIGUA, SIGUAModel, losses
+from sigua_keras import SIGUA, SIGUAModel
 
 K = 4
 BC = sigua.sigua_bc(T, gamma=0.5)
@@ -166,27 +166,6 @@ def test_a_label_that_is_no_class_takes_no_part(method, form, groups, mini_batch
     kept = labels[~lost]
     done = reference.step(method, logits[~lost], kept, groups=kept if groups else None)
     assert_step(found, done, ~lost, (~lost).mean())
-
-
-OWN = [losses.SymmetricCrossEntropy(from_logits=True), losses.Bootstrapping(from_logits=True)]
-
-
-@pytest.mark.filterwarnings(f"ignore:{WARNING}")
-@pytest.mark.parametrize("form", ["k", "fraction", "rows"])
-@pytest.mark.parametrize("loss", OWN, ids=lambda loss: type(loss).__name__)
-def test_our_losses_know_who_has_no_class(loss, form, mini_batch, lost):
-    """Alone they are 0 there; and SIGUA chooses among the others."""
-    logits, labels = mini_batch
-    y = without(labels, lost, form)
-    values = np.array(type(loss).from_config(loss.get_config() | {"reduction": None})(y, logits))
-    assert not values[lost].any()
-    assert (values[~lost] > 0).all()
-    split = reference.split(SL, values[~lost])
-    actual, _ = gradient(logits, y, loss, SIGUA(SL))
-    weight = np.zeros(N)
-    weight[~lost] = sigua.signed_weights(split, 0.25)
-    expected, _ = gradient(logits, y, loss, sample_weight=weight)
-    np.testing.assert_allclose(actual, expected, rtol=0, atol=16 * EPS / N)
 
 
 @pytest.mark.filterwarnings(f"ignore:{WARNING}")

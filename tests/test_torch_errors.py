@@ -35,7 +35,7 @@ class Halved(CE):
         (SL, ("focal",), {}, ["loss: must be a criterion", "got a str"]),
         (SL, (SIGUALoss(SL),), {}, ["loss: ", "got a SIGUALoss"]),
         (SL, (nn.MSELoss,), {}, ["loss: ", "got the class MSELoss", "try MSELoss()"]),
-        (SL, (sigua.losses.focal,), {}, ["NumPy's focal", "sigua_torch.losses.focal"]),
+        (SL, (sigua.losses.generalized_cross_entropy,), {}, ["NumPy's", "sigua_torch.losses.gen"]),
         (SL, (CE(torch.ones(10, requires_grad=True)),), {}, ["weight: ", "without gradient"]),
         (SL, (nn.NLLLoss(torch.ones(10)),), {}, ["weight: must be those of nn.Cross", "NLLLoss"]),
         (SL, (Halved(torch.ones(10)),), {}, ["weight: must be those of nn.CrossEnt", "of Halved"]),

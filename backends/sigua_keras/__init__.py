@@ -8,12 +8,10 @@ except ModuleNotFoundError as error:
     message = "sigua_keras needs Keras 3, which is not installed: pip install 'sigua[keras]'"
     raise ModuleNotFoundError(message, name="keras") from error
 
-from sigua_keras import losses
 from sigua_keras._objective import corrected_losses, select
 from sigua_keras.callback import SIGUA
 from sigua_keras.checked import with_checked
 from sigua_keras.diagnostics import LabelWatch
 from sigua_keras.model import SIGUAModel
 
-__all__ = ["SIGUA", "LabelWatch", "SIGUAModel", "corrected_losses", "losses", "select"]
-__all__ += ["with_checked"]
+__all__ = ["SIGUA", "LabelWatch", "SIGUAModel", "corrected_losses", "select", "with_checked"]

@@ -69,8 +69,7 @@ class Examples:
     def _known(self, one_class: bool) -> Tensor | None:
         y_true, function = self.y_true, _loss.function_of(self.loss)
         binary = function in _loss.BINARY
-        of_classes = function in _loss.OF_CLASSES or getattr(self.loss, "of_classes", False)
-        if not (binary or of_classes or one_class):
+        if not (binary or function in _loss.OF_CLASSES or one_class):
             return None
         if self.is_dense:
             if binary and not one_class:
