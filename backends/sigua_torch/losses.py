@@ -1,7 +1,7 @@
 """A loss for noisy labels that PyTorch does not have, for `SIGUALoss(method, loss)`.
 
-loss = functools.partial(generalized_cross_entropy, q=0.5)
-criterion = SIGUALoss(sigua.sigua_sl(noise_rate=0.5, delta=0.15), loss)
+    loss = functools.partial(generalized_cross_entropy, q=0.5)
+    criterion = SIGUALoss(sigua.sigua_sl(noise_rate=0.5, delta=0.15), loss)
 """
 
 from __future__ import annotations
