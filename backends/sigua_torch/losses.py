@@ -2,6 +2,8 @@
 
     loss = functools.partial(generalized_cross_entropy, q=0.5)
     criterion = SIGUALoss(sigua.sigua_sl(noise_rate=0.5, delta=0.15), loss)
+
+`sigua.losses` is the spec.
 """
 
 from __future__ import annotations
