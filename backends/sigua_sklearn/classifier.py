@@ -67,8 +67,9 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
             `held_out_accuracy`. The last `epochs` of them are the final training.
         label_issues_: bool, (n_samples,): training labels that look wrong, by their margins in the
             final training: as many as its method drops in the end. If it drops none, as plain
-            training does, those that stand out (`sigua.rank_label_issues`), or else as many as
-            held-out labels surely say are wrong (`diagnosis.surest.low`). Checked labels are none.
+            training does, those that stand out (`sigua.rank_label_issues`), or else as many as the
+            most confident predictions for held-out examples reject (`diagnosis.surest.low`); where
+            classes overlap, half of these may be right. Checked labels are none.
         label_quality_: float, (n_samples,), in [0, 1]: how right each label looks.
         noise_rate_: an estimate of the share of wrong labels: what the method drops or stands out,
             or else what `sigua.diagnose` says of the held-out labels, of which it needs 50. It is
@@ -189,8 +190,8 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
     def _name_issues(
         self, final: Run, given: NDArray[np.int64], checked: NDArray[np.bool_]
     ) -> None:
-        """Flag labels: as many as were dropped, or those that stand out, or as many as held-out
-        labels surely say are wrong.
+        """Flag as many labels as were dropped, those that stand out, or as many as confident
+        predictions reject.
         """
         margins, found = final.margins, final.diagnosis
         margins[:, checked] = 1.0  # their labels are right, and some may never have been drawn
@@ -200,8 +201,8 @@ class SIGUAClassifier(ClassifierMixin, BaseEstimator):
         self.noise_rate_ = issues.count / len(given)
         if not issues.count and not checked.all():
             self.noise_rate_ = found.noise_rate.value if found else float("nan")
-            surely = found.surest.low if found else 0.0
-            issues = sigua.rank_label_issues(margins=margins, noise_rate=surely)
+            rejected = found.surest.low if found else 0.0
+            issues = sigua.rank_label_issues(margins=margins, noise_rate=rejected)
         self.label_issues_ = issues.suspects & ~checked
         self.label_quality_ = 1 - issues.scores
 
