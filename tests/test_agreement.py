@@ -146,6 +146,18 @@ def test_counts_of_a_run_are_those_of_the_spec(power):
         np.testing.assert_allclose(state, spec.state(method), rtol=1e-9)
 
 
+@pytest.mark.parametrize("power", [0.3, 1.0])
+def test_bounds_are_those_of_the_spec_where_another_class_has_the_label_more_often(power):
+    """Counts of any size, on the diagonal or beside it: no bound exceeds 1."""
+    counts = np.random.default_rng(0).integers(0, 40, (6, 6)) * (np.arange(6) > 0)
+    state = np.concatenate([np.zeros((2, 6)), [counts.sum(0), counts.diagonal()], counts])
+    found, want = confidence.bounds(state, power), reference.bounds(counts.T, power).T
+    others = ~np.eye(6, dtype=bool)  # nobody is a rival of his own
+    np.testing.assert_allclose(found[others], want[others], rtol=1e-12)
+    assert (want[others] == 1).sum() > 5
+    assert (want[others] < 1).sum() > 5
+
+
 def test_a_nan_is_not_counted_and_nor_is_who_takes_no_part():
     p = 1 / (1 + np.exp(2))
     state, predicted = confidence.zeros(2, counts=True), np.array([[np.nan] * 2, *[[1 - p, p]] * 2])
