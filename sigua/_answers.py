@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua._estimators import Evidence
-from sigua.intervals import Interval, counted
+from sigua.intervals import Interval, counted, share_of
 
 Verdict = Literal["yes", "no", "cannot tell"]
 Labels = NDArray[np.int64]
@@ -41,13 +41,13 @@ class Answer:
         return self.verdict == "yes"
 
 
-def answer(share: Interval, above: float, below: float) -> Answer:
-    """Return whether a share surely lies above one limit, or surely below another.
+def answer(share: Interval, limit: float) -> Answer:
+    """Return whether a share surely lies above a limit, or surely below it.
 
-    >>> answer(Interval(0.3, 0.2, 0.4), 0.1, 0.1).verdict
+    >>> answer(Interval(0.3, 0.2, 0.4), 0.1).verdict
     'yes'
     """
-    verdict: Verdict = "yes" if share.low > above else "no" if share.high < below else "cannot tell"
+    verdict: Verdict = "yes" if share.low > limit else "no" if share.high < limit else "cannot tell"
     return Answer(verdict, share)
 
 
@@ -71,19 +71,21 @@ def are_wrong(noise_rate: Interval) -> Answer:
     return Answer("no" if few else "cannot tell", noise_rate)
 
 
-def do_follow(
-    noise_rate: Interval, agreement: Interval, as_given: int, right: int, wrong: int
-) -> Answer:
+def do_follow(agreement: Interval, given: Labels, true: Labels, guess: Labels) -> Answer:
     """Return whether the model predicts more labels than are right, or wrong labels as given.
 
     Both beyond chance: the intervals do not overlap, or a sign test over the wrong labels that are
     predicted as given or as they should be says so. Where noise does not follow from the input, the
     model learns what is right, and the test says "no".
     """
-    sign = counted(as_given, as_given + right) if as_given + right else Interval(0.5, 0, 1)
-    if agreement.low > 1 - noise_rate.low:
+    wrong = given != true
+    if not wrong.any():
+        return UNKNOWN
+    told = wrong & ((guess == given) | (guess == true))
+    sign = share_of((guess == given)[told]) or Interval(0.5, 0, 1)
+    if agreement.low > 1 - counted(int(wrong.sum()), len(wrong)).low:
         return Answer("yes", sign)
-    return UNKNOWN if wrong < FEW else answer(sign, 0.5, 0.5)
+    return UNKNOWN if wrong.sum() < FEW else answer(sign, 0.5)
 
 
 def do_overlap(noise_rate: Interval, agreement: Interval, at_least: float) -> Answer:
@@ -99,7 +101,7 @@ def do_overlap(noise_rate: Interval, agreement: Interval, at_least: float) -> An
             (agreement.low, at_least),
         )
     )
-    return answer(Interval(min(max(value, low), high), low, high), AMBIGUOUS, AMBIGUOUS)
+    return answer(Interval(min(max(value, low), high), low, high), AMBIGUOUS)
 
 
 def is_mistaken(evidence: Evidence, given: Labels, true: Labels) -> Answer:
@@ -112,7 +114,7 @@ def is_mistaken(evidence: Evidence, given: Labels, true: Labels) -> Answer:
     by_checked = are_foretold(given, true, k)
     if by_checked.verdict != "cannot tell":
         return by_checked
-    return are_foretold(evidence.given[top], evidence.read.predicted[top], k)
+    return are_foretold(evidence.labels[top], evidence.read.predicted[top], k)
 
 
 def are_foretold(given: Labels, true: Labels, k: int) -> Answer:
@@ -126,4 +128,4 @@ def are_foretold(given: Labels, true: Labels, k: int) -> Answer:
     others = int(errors.sum()) - classes
     if others <= 0:
         return UNKNOWN
-    return answer(counted(int(likeliest.sum()) - classes, others), MOST, MOST)
+    return answer(counted(int(likeliest.sum()) - classes, others), MOST)

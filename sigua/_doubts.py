@@ -26,7 +26,7 @@ def about_the_model(evidence: Evidence, agreement: Interval, names: list[Any]) -
             "labels are hardly more probable to the model than random ones: "
             "are rows and labels in one order? Or take a better model"
         ]
-    counts = evidence.counts(evidence.read.predicted, evidence.given)
+    counts = evidence.counts(evidence.read.predicted, evidence.labels)
     likeliest = counts.argmax(axis=1)
     if counts.max(axis=1).sum() / len(evidence.p) > agreement.high + GAP:
         gain = counts.max(axis=1) - counts.diagonal()

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigua._blocks import Probabilities
-from sigua.intervals import LEVEL, NORMAL, Floats, Interval, counted
+from sigua._inputs import Floats, Probabilities
+from sigua.intervals import LEVEL, NORMAL, Interval, counted
 from sigua.transition import TransitionMatrix
+from sigua.transition.matrix import symmetric_rows
 
 Integers = NDArray[Any]
 Rows = tuple[Floats, NDArray[np.bool_]]
@@ -52,7 +53,8 @@ class Evidence:
     """Checked input: p is (n, k) and read in blocks; labels are int64; names are of the columns."""
 
     p: Probabilities
-    labels: Integers | None
+    labels: Any
+    """None where "anchor" does without."""
     names: list[Any] | None = None
 
     @property
@@ -67,25 +69,18 @@ class Evidence:
             each = np.arange(len(rows))
             predicted[part] = rows.argmax(axis=1)
             sureness[part] = rows[each, predicted[part]]
-            own[part] = rows[each, self.given[part]]
+            own[part] = rows[each, self.labels[part]]
         return Read(predicted, sureness, own)
-
-    @property
-    def given(self) -> Integers:
-        """The labels, where there must be some."""
-        assert self.labels is not None
-        return self.labels
 
     @cached_property
     def surest(self) -> Surest:
-        """The most confident predictions, and the share of their labels that disagree."""
-        return surest(self.read.predicted, self.read.sureness, self.given, self.num_classes)
+        return surest(self.read.predicted, self.read.sureness, self.labels, self.num_classes)
 
     @cached_property
     def above_chance(self) -> Interval:
         """How much more probable labels are to the model than labels drawn by their frequencies."""
         n, total, squares = len(self.p), 0.0, 0.0
-        frequencies = np.bincount(self.given, minlength=self.num_classes) / n
+        frequencies = np.bincount(self.labels, minlength=self.num_classes) / n
         for part, rows in self.p.blocks():
             gains = self.read.own[part] - rows @ frequencies
             total += float(gains.sum())
@@ -131,7 +126,7 @@ def _anchor(evidence: Evidence) -> Rows:
 
 
 def _confident(evidence: Evidence) -> Rows:
-    y, own, k = evidence.given, evidence.read.own, evidence.num_classes
+    y, own, k = evidence.labels, evidence.read.own, evidence.num_classes
     sizes = np.bincount(y, minlength=k).astype(np.float64)
     sums = np.bincount(y, weights=own, minlength=k)
     average = np.divide(sums, sizes, out=np.full(k, np.inf), where=sizes > 0)
@@ -147,11 +142,10 @@ def _confident(evidence: Evidence) -> Rows:
 
 
 def _surest(evidence: Evidence) -> Rows:
-    y, k = evidence.given, evidence.num_classes
     top, rate, *_ = evidence.surest
-    counts = evidence.counts(evidence.read.predicted[top], y[top])
-    average = np.full((k, k), rate.value / (k - 1))
-    np.fill_diagonal(average, 1 - rate.value)
+    counts = evidence.counts(evidence.read.predicted[top], evidence.labels[top])
+    k = evidence.num_classes
+    average = symmetric_rows(rate.value, k)
     rows, _ = _divided_by_sums(counts + k * average)  # k more labels a class, as on average
     return rows, counts.sum(axis=1) == 0
 

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
+from sigua._inputs import column_names, columns_of
 from sigua._method import Method
-from sigua._names import column_names, columns_of
 from sigua.confidence import MOST_CLASSES
 from sigua.intervals import Floats
 from sigua.methods import sigua_ag, standard

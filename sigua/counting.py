@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sigua import checks
 from sigua.intervals import Floats, Interval, clopper_pearson, counted
 from sigua.transition import TransitionMatrix
-from sigua.transition.matrix import matrix_from, require_matrix
+from sigua.transition.matrix import matrix_from, require_matrix, symmetric_rows
 
 
 def count_noise_rate(labels: ArrayLike, true_labels: ArrayLike) -> Interval:
@@ -69,7 +69,8 @@ def count_transition(
         raise ValueError(
             f"prior: must have {k} classes, got {prior.num_classes}; try estimating it anew"
         )
-    before = _symmetric_rows(counts) if prior is None else prior.rows
+    rate = (counts.sum() - counts.trace() + 0.5) / (counts.sum() + 1)  # neither 0 nor 1
+    before = symmetric_rows(rate, k) if prior is None else prior.rows
     rows = (counts + weight * before) / (counts.sum(axis=1, keepdims=True) + weight)
     advice = "checking more labels, or merging classes that look alike"
     return matrix_from(rows, "labels", "counted", advice)
@@ -105,12 +106,3 @@ def _counts(labels: Any, true_labels: Any, k: int) -> Floats:
     given, true = _pairs(labels, true_labels, k)
     pairs = np.bincount(true * k + given, minlength=k * k)
     return pairs.reshape(k, k).astype(np.float64)
-
-
-def _symmetric_rows(counts: Floats) -> Floats:
-    """Return symmetric noise at the counted rate; half a label more keeps it from 0 and 1."""
-    k = len(counts)
-    rate = (counts.sum() - counts.trace() + 0.5) / (counts.sum() + 1)
-    rows = np.full((k, k), rate / (k - 1))
-    np.fill_diagonal(rows, 1 - rate)
-    return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from sigua._advice import advise, advise_plain
 from sigua._answers import (
     AMBIGUOUS,
-    UNKNOWN,
     Answer,
     Answers,
     Labels,
@@ -22,14 +21,13 @@ from sigua._answers import (
     do_overlap,
     is_mistaken,
 )
-from sigua._checked import checked_labels
 from sigua._doubts import about_the_model, at_random, nothing_known
 from sigua._estimators import Evidence
-from sigua._names import probabilities_and_labels
+from sigua._inputs import checked_labels, probabilities_and_labels
 from sigua._report import Confusion, Diagnosis, confidence
 from sigua.counting import count_transition
-from sigua.estimate import surest_transition
-from sigua.intervals import Interval, counted
+from sigua.estimate import usable_transition
+from sigua.intervals import Interval, counted, share_of
 from sigua.transition import TransitionMatrix
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -69,25 +67,28 @@ def diagnose(
     p, y, names = probabilities_and_labels(probabilities, labels, classes)
     places, true = checked_labels(probabilities, labels, true_labels, checked, names, p.shape)
     evidence, shown = Evidence(p, y, names), names or list(range(p.shape[1]))
-    agrees = evidence.read.predicted == y
+    predicted = evidence.read.predicted
+    agrees = predicted == y
     agreement, expected = counted(int(agrees.sum()), len(y)), float(evidence.read.sureness.mean())
     random = at_random(agrees, places, agreement)
     doubts = about_the_model(evidence, agreement, shown)
     if not random:
-        share = f"{100 * agrees[places].mean():.0f} %"
-        doubts += [f"it predicts {share} of the checked labels: they must be drawn at random"]
+        predicts = f"{100 * agrees[places].mean():.0f} %"
+        doubts += [f"it predicts {predicts} of the checked labels: they must be drawn at random"]
     for doubt in doubts:
         warnings.warn(doubt, stacklevel=2)
-    given = y[places]
-    seen = _look_at(given, true, evidence.read.predicted[places], agreement)
-    said = (seen, given, true) if random else (_Seen(), given[:0], true[:0])  # picked: no say
+    given, guess = y[places], predicted[places]
+    heard = len(places) if random else 0  # those that were picked have no say
     overconfident = confidence(agreement, expected) == "overconfident"
-    by_model, noise_rate, answers, T = _conclude(evidence, agreement, overconfident, *said)
+    by_model, noise_rate, answers, T = _conclude(
+        evidence, agreement, overconfident, given[:heard], true[:heard], guess[:heard]
+    )
     hopeless = nothing_known(evidence)
-    if hopeless and said[0].counted is None:
+    if hopeless and not heard:
         advice = advise_plain(hopeless)
     else:
-        advice = advise(answers, T, len(y), len(places) if random else 0, len(shown))
+        advice = advise(answers, T, len(y), heard, len(shown))
+    wrong = given != true
     return Diagnosis(
         num_examples=len(y),
         classes=tuple(shown),
@@ -96,58 +97,55 @@ def diagnose(
         above_chance=evidence.above_chance,
         noise_rate=noise_rate,
         by_model=by_model,
-        counted=seen.counted,
+        counted=share_of(wrong),
         surest=evidence.surest.rate,
         agreement=agreement,
         expected_agreement=expected,
         T=T,
         confusions=_confusions(T, shown),
-        accuracy=seen.accuracy,
-        reproduced=seen.reproduced,
-        corrected=seen.corrected,
+        accuracy=share_of(guess == true),
+        reproduced=share_of((guess == given)[wrong]),
+        corrected=share_of((guess == true)[wrong]),
         **answers._asdict(),
         advice=advice,
         doubts=tuple(doubts),
     )
 
 
-class _Seen(NamedTuple):
-    """What checked labels say; see `Diagnosis`."""
-
-    counted: Interval | None = None
-    accuracy: Interval | None = None
-    reproduced: Interval | None = None
-    corrected: Interval | None = None
-    follows_input: Answer = UNKNOWN
-
-
 def _conclude(
     evidence: Evidence,
     agreement: Interval,
     overconfident: bool,
-    seen: _Seen,
     given: Labels,
     true: Labels,
+    guess: Labels,
 ) -> tuple[Interval, Interval, Answers, TransitionMatrix | None]:
-    """Return the noise rate by the model alone, that with what was counted, the answers, and T."""
+    """Return the noise rate by the model alone, that with what was counted, the answers, and T.
+
+    The model has no say in the rate where errors may follow from the input; if too few were wrong
+    to tell, it has.
+    """
     k, surest = evidence.num_classes, evidence.surest
-    T = None if nothing_known(evidence) else surest_transition(evidence)
+    T = None if nothing_known(evidence) else usable_transition(evidence, "surest")
+    follows = do_follow(agreement, given, true, guess)
     direction = is_mistaken(evidence, given, true)
     separated = not overconfident and direction.verdict == "no"
     by_model = _by_model(evidence, agreement, separated)
-    noise_rate = by_model
-    if seen.counted is not None:
-        believed = _in_common(surest.rate, seen.counted) is not None
-        T = _counted_transition(given, true, k, T if believed else None)
-        noise_rate = _together(by_model, seen) if believed else seen.counted
+    noise_rate, found = by_model, share_of(given != true)
+    if found is not None:
+        believed = _in_common(surest.rate, found) is not None
+        prior, T = T if believed else None, None
+        with suppress(ValueError):  # no inverse: labels say almost nothing about some classes
+            T = count_transition(given, true, k, prior=prior)
+        fair = follows.verdict == "no" or follows.share is None
+        noise_rate = (_in_common(by_model, found) if believed and fair else None) or found
     at_least = noise_rate.low
-    if noise_rate != seen.counted and not overconfident:
+    if noise_rate != found and not overconfident:
         at_least = max(at_least, surest.low)
     overlap = do_overlap(noise_rate, agreement, at_least)
     if direction and overlap.verdict != "no" and not are_foretold(given, true, k):
         direction = Answer("cannot tell", direction.share)
-    answers = Answers(are_wrong(noise_rate), seen.follows_input, overlap, direction)
-    return by_model, noise_rate, answers, T
+    return by_model, noise_rate, Answers(are_wrong(noise_rate), follows, overlap, direction), T
 
 
 def _by_model(evidence: Evidence, agreement: Interval, separated: bool) -> Interval:
@@ -164,19 +162,6 @@ def _by_model(evidence: Evidence, agreement: Interval, separated: bool) -> Inter
     return Interval(value, min(low, value), 1 - agreement.low)
 
 
-def _together(by_model: Interval, seen: _Seen) -> Interval:
-    """Return what the model and the checked labels say together, or else what was counted.
-
-    The model has no say where errors may follow from the input; if too few were wrong to tell, it
-    has.
-    """
-    assert seen.counted is not None
-    untested = seen.follows_input.share is None
-    if untested or seen.follows_input.verdict == "no":
-        return _in_common(by_model, seen.counted) or seen.counted
-    return seen.counted
-
-
 def _in_common(one: Interval, other: Interval) -> Interval | None:
     """Return what two intervals say together, or None if they contradict each other.
 
@@ -188,30 +173,6 @@ def _in_common(one: Interval, other: Interval) -> Interval | None:
     a, b = (max(each.high - each.low, 1e-9) ** -2 for each in (one, other))
     value = (a * one.value + b * other.value) / (a + b)
     return Interval(min(max(value, low), high), low, high)
-
-
-def _look_at(given: Labels, true: Labels, guess: Labels, agreement: Interval) -> _Seen:
-    """Return what checked labels say: as given, as they should be, and as predicted."""
-    if not len(true):
-        return _Seen()
-    wrong = given != true
-    rate = counted(int(wrong.sum()), len(true))
-    accuracy = counted(int((guess == true).sum()), len(true))
-    if not wrong.any():
-        return _Seen(rate, accuracy)
-    n, as_given, right = (
-        int(x.sum()) for x in (wrong, (guess == given)[wrong], (guess == true)[wrong])
-    )
-    follows = do_follow(rate, agreement, as_given, right, n)
-    return _Seen(rate, accuracy, counted(as_given, n), counted(right, n), follows)
-
-
-def _counted_transition(
-    given: Labels, true: Labels, k: int, prior: TransitionMatrix | None
-) -> TransitionMatrix | None:
-    with suppress(ValueError):  # T has no inverse: the labels say almost nothing about some classes
-        return count_transition(given, true, k, prior=prior)
-    return None
 
 
 def _confusions(T: TransitionMatrix | None, names: list[Any]) -> tuple[Confusion, ...]:

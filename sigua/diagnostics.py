@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua._hills import known_classes, second_hill
-from sigua._names import probabilities_and_labels
+from sigua._inputs import probabilities_and_labels
 from sigua.objective import Array
 from sigua.schedules import rate_to_count, rate_to_parts
 

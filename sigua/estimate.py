@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
-from sigua._blocks import Probabilities
 from sigua._estimators import ESTIMATORS, Evidence
-from sigua._names import column_names, probabilities_and_labels
-from sigua.intervals import Floats, Interval
+from sigua._inputs import Floats, probabilities_and_labels
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import matrix_from
 
@@ -103,11 +101,9 @@ def estimate_noise_rate(
     """
     evidence = _read(probabilities, labels, method, classes)
     if method == "surest":
-        rate = evidence.surest[1]
-        _warn_if_apart(evidence, rate, stacklevel=3)
-        return rate.value
-    T = _estimate(evidence, method)
-    return _rate(evidence, T)
+        _warn_if_apart(evidence, stacklevel=3)
+        return evidence.surest.rate.value
+    return _rate(evidence, _estimate(evidence, method))
 
 
 def label_losses(
@@ -134,42 +130,28 @@ def label_losses(
 
 def _read(probabilities: Any, labels: Any, method: str, classes: Any) -> Evidence:
     checks.choice("method", method, ESTIMATORS)
-    if labels is not None:
-        return Evidence(*probabilities_and_labels(probabilities, labels, classes))
-    if method != "anchor":
+    if labels is None and method != "anchor":
         raise ValueError(
             f"labels: must be given for method={method!r}, got None; try labels=, or 'anchor'"
         )
-    p = Probabilities("probabilities", probabilities)
-    return Evidence(p, None, column_names(probabilities, classes, p.shape[1]))
+    return Evidence(*probabilities_and_labels(probabilities, labels, classes))
 
 
-def surest_transition(evidence: Evidence) -> TransitionMatrix | None:
-    """Return T by "surest", without warnings; None if it has no usable inverse."""
+def usable_transition(evidence: Evidence, method: str) -> TransitionMatrix | None:
+    """Return T by a method, without warnings; None if it has no usable inverse."""
     with suppress(ValueError):
-        return TransitionMatrix(ESTIMATORS["surest"](evidence)[0])
+        return TransitionMatrix(ESTIMATORS[method](evidence)[0])
     return None
-
-
-def confident_rate(evidence: Evidence) -> float:
-    """Return the noise rate by confident counting, without warnings; NaN if T has no inverse."""
-    with suppress(ValueError):
-        return _rate(evidence, TransitionMatrix(ESTIMATORS["confident"](evidence)[0]))
-    return float("nan")
 
 
 def _rate(evidence: Evidence, T: TransitionMatrix) -> float:
     return float(np.clip(1 - evidence.true_frequencies(T) @ T.rows.diagonal(), 0, 1))
 
 
-def are_apart(rate: Interval, other: float) -> bool:
-    """Return whether another estimate lies outside an interval, and far from its value."""
-    return not rate.low <= other <= rate.high and abs(other - rate.value) > APART
-
-
-def _warn_if_apart(evidence: Evidence, rate: Interval, stacklevel: int) -> None:
-    other = confident_rate(evidence)
-    if are_apart(rate, other):
+def _warn_if_apart(evidence: Evidence, stacklevel: int) -> None:
+    rate, T = evidence.surest.rate, usable_transition(evidence, "confident")
+    other = rate.value if T is None else _rate(evidence, T)
+    if not rate.low <= other <= rate.high and abs(other - rate.value) > APART:
         warnings.warn(
             f"two ways to estimate the noise rate disagree: {rate.value:.2f} among the most "
             f"confident predictions, {other:.2f} by confident counting; classes overlap, or hard "
@@ -192,6 +174,6 @@ def _estimate(evidence: Evidence, method: str) -> TransitionMatrix:
             stacklevel=3,
         )
     if method == "surest":
-        _warn_if_apart(evidence, evidence.surest[1], stacklevel=4)
+        _warn_if_apart(evidence, stacklevel=4)
     advice = "another method, or merging classes that look alike"
     return matrix_from(rows, "probabilities", "estimated", advice)

@@ -38,6 +38,11 @@ def counted(count: int, size: int, level: float = LEVEL) -> Interval:
     return Interval(count / size, float(low), float(high))
 
 
+def share_of(mask: NDArray[np.bool_]) -> Interval | None:
+    """Return the share of True as `counted`; None of nothing."""
+    return counted(int(mask.sum()), len(mask)) if len(mask) else None
+
+
 def clopper_pearson(
     counts: NDArray[np.int64], sizes: NDArray[np.int64], level: float = LEVEL
 ) -> tuple[Floats, Floats]:

@@ -7,7 +7,7 @@ import pytest
 from test_estimate import sampled
 
 import sigua
-from sigua import _blocks
+from sigua import _inputs
 
 METHODS = ["surest", "anchor", "confident"]
 
@@ -29,9 +29,9 @@ def test_every_number_is_the_same_in_blocks_as_at_once(monkeypatch, rows, order)
     """Of 120 rows: neither 7 nor 119 divides it."""
     p, y = sampled(0, 9, 120)
     p = np.asarray(p, np.float32, order=order)
-    monkeypatch.setattr(_blocks, "ENTRIES", p.size)
+    monkeypatch.setattr(_inputs, "ENTRIES", p.size)
     at_once = results(p, y)
-    monkeypatch.setattr(_blocks, "ENTRIES", rows * 9 + 3)
+    monkeypatch.setattr(_inputs, "ENTRIES", rows * 9 + 3)
     for found, expected in zip(results(p, y), at_once, strict=True):
         np.testing.assert_array_equal(found, expected)
 
@@ -39,7 +39,7 @@ def test_every_number_is_the_same_in_blocks_as_at_once(monkeypatch, rows, order)
 @pytest.mark.filterwarnings("ignore:two ways to estimate")
 def test_a_memory_map_of_float32_is_never_held_as_a_whole(monkeypatch, tmp_path):
     """100 bytes an example do, where a row has 200 in float32 and 400 in float64."""
-    monkeypatch.setattr(_blocks, "ENTRIES", 5_000)
+    monkeypatch.setattr(_inputs, "ENTRIES", 5_000)
     p, y = sampled(0, 50, 10_000)
     np.save(tmp_path / "p.npy", p.astype(np.float32))
     p = np.load(tmp_path / "p.npy", mmap_mode="r")
@@ -56,7 +56,7 @@ def test_a_memory_map_of_float32_is_never_held_as_a_whole(monkeypatch, tmp_path)
 
 @pytest.mark.parametrize(("row", "total"), [([0.6, 0.5], r"1\.1"), ([np.nan, 0.5], "nan")])
 def test_what_is_wrong_in_a_later_block_is_named_by_its_row(monkeypatch, row, total):
-    monkeypatch.setattr(_blocks, "ENTRIES", 6)
+    monkeypatch.setattr(_inputs, "ENTRIES", 6)
     p = np.full((20, 2), 0.5)
     p[17] = row
     others = sigua.estimate_noise_rate, sigua.diagnose

@@ -150,8 +150,8 @@ class TransitionMatrix:
             )
         if self.csr is not None:
             return _read_only(self.csr.dense())
-        on, off = self.entries
-        return _read_only(np.where(np.eye(k, dtype=bool), on, off))
+        assert self.flip_rate is not None
+        return _read_only(symmetric_rows(self.flip_rate, k))
 
     @cached_property
     def inverse(self) -> Matrix:
@@ -261,6 +261,11 @@ def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
     advice = "try the share of wrong labels"
     rate = checks.number("noise_rate", noise_rate, 0, 1, advice, closed=False)
     return rate, checks.whole("num_classes", num_classes, 2, "try the number of classes")
+
+
+def symmetric_rows(rate: float, k: int) -> Matrix:
+    """Return symmetric noise, (k, k), whether or not it has an inverse."""
+    return np.where(np.eye(k, dtype=bool), 1 - rate, rate / (k - 1))
 
 
 def _refuse_small(least: float) -> None:
