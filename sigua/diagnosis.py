@@ -15,13 +15,15 @@ from sigua._answers import (
     Answer,
     Answers,
     Labels,
+    about_the_model,
     are_foretold,
     are_wrong,
+    at_random,
     do_follow,
     do_overlap,
     is_mistaken,
+    nothing_known,
 )
-from sigua._doubts import about_the_model, at_random, nothing_known
 from sigua._estimators import Evidence
 from sigua._inputs import checked_labels, probabilities_and_labels
 from sigua._report import Confusion, Diagnosis, confidence

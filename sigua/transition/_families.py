@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sigua import checks
 from sigua.transition._sparse import Csr
-from sigua.transition.matrix import SPARSE_ABOVE, TransitionMatrix
+from sigua.transition.matrix import SPARSE_ABOVE, TransitionMatrix, rate_and_size
 
 
 def mapped_transition(
@@ -30,8 +30,7 @@ def mapped_transition(
     >>> mapped_transition({2: 0}, 0.25, 3).rows.tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.25, 0.0, 0.75]]
     """
-    rate = checks.number("noise_rate", noise_rate, 0, 1, "try a share of labels", closed=False)
-    k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
+    rate, k = rate_and_size(noise_rate, num_classes)
     if not isinstance(mapping, Mapping):
         raise ValueError(
             "mapping: must be a dict from a class to what it is mistaken for, got a "
@@ -47,9 +46,7 @@ def mapped_transition(
                 "try leaving it out, which makes it free of noise"
             )
     sources, targets = (np.array(list(part), dtype=int) for part in (mapping, mapping.values()))
-    rates = np.full(len(sources), rate)
-    i, j = np.r_[:k, sources, sources], np.r_[:k, sources, targets]
-    rows = Csr.of(i, j, np.concatenate([np.ones(k), -rates, rates]), k)
+    rows = Csr.of_pairs(sources, targets, rate, k)
     return TransitionMatrix(rows if k > SPARSE_ABOVE else rows.dense())
 
 

@@ -11,7 +11,7 @@ Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 MAX_ENTRIES = 50_000_000
-"""The most entries of a `Padded` table: 0.8 GB here, 0.6 GB on a device in float32."""
+"""The most entries of a table: 0.8 GB here, 0.6 GB on a device in float32."""
 
 
 class Csr(NamedTuple):
@@ -34,6 +34,14 @@ class Csr(NamedTuple):
         data = np.zeros(len(place))
         np.add.at(data, where, values)
         return cls(data, place % size, indptr.astype(np.int64))
+
+    @classmethod
+    def of_pairs(cls, sources: Integers, targets: Integers, rate: float, size: int) -> Csr:
+        """Return T by which each source is mistaken for its target; other classes are clean."""
+        each, rates = np.arange(size), np.full(len(sources), rate)
+        i, j = np.concatenate([each, sources, sources]), np.concatenate([each, sources, targets])
+        csr = cls.of(i, j, np.concatenate([np.ones(size), -rates, rates]), size)
+        return csr.keep(csr.data > 0)
 
     @property
     def size(self) -> int:
@@ -68,18 +76,11 @@ class Csr(NamedTuple):
         return np.asarray(self.indices[np.clip(found, first, last)])
 
 
-class Padded(NamedTuple):
-    """A sparse matrix as two k x m arrays: row i holds `values[i]` at the columns `columns[i]`.
+def column_table(csr: Csr) -> tuple[Integers, Matrix]:
+    """Return T' as (k, m) columns and entries, where m is the most that a row of T' has.
 
-    An entry of 0 is none: rows shorter than m are filled up with it, at column i.
+    Shorter rows are filled up with entries of 0, at the column of the row's own class.
     """
-
-    columns: Integers
-    values: Matrix
-
-
-def column_table(csr: Csr) -> Padded:
-    """Return T' padded: what each class may be observed for, and with which probability."""
     k, owners = csr.size, csr.owners()
     observed = Csr.of(csr.indices, owners, csr.data, k)
     lengths = np.diff(observed.indptr)
@@ -92,15 +93,6 @@ def column_table(csr: Csr) -> Padded:
         )
     owners = observed.owners()
     places = np.arange(len(owners)) - observed.indptr[owners]
-    table = Padded(np.repeat(np.arange(k)[:, None], m, axis=1), np.zeros((k, m)))
-    table.columns[owners, places] = observed.indices
-    table.values[owners, places] = observed.data
-    return table
-
-
-def pair_csr(rate: float, size: int) -> Csr:
-    """Return pair noise: class i is mistaken for i + 1."""
-    each = np.arange(size)
-    i, j = np.concatenate([each, each]), np.concatenate([each, (each + 1) % size])
-    csr = Csr.of(i, j, np.repeat([1 - rate, rate], size), size)
-    return csr.keep(csr.data > 0)
+    columns, entries = np.repeat(np.arange(k)[:, None], m, axis=1), np.zeros((k, m))
+    columns[owners, places], entries[owners, places] = observed.indices, observed.data
+    return columns, entries

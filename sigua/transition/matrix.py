@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from sigua import checks
 from sigua.transition import _stochastic
-from sigua.transition._sparse import Csr, Matrix, Padded, column_table, pair_csr
+from sigua.transition._sparse import Csr, Integers, Matrix, column_table
 from sigua.transition._stochastic import is_sparse, refuse_above
 
 SPARSE_ABOVE = 1000
@@ -93,7 +93,7 @@ class TransitionMatrix:
         >>> TransitionMatrix.symmetric(0.5, 3).rows.tolist()
         [[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]]
         """
-        rate, k = _rate_and_size(noise_rate, num_classes)
+        rate, k = rate_and_size(noise_rate, num_classes)
         # The eigenvalues are 1 and 1 - eps - eps / (k - 1), which is 0 at eps = (k - 1) / k.
         _refuse_small(abs(1 - rate - rate / (k - 1)))
         return cls._of(form="symmetric", num_classes=k, flip_rate=rate)
@@ -108,10 +108,11 @@ class TransitionMatrix:
         >>> TransitionMatrix.pair(0.25, 3).rows.tolist()
         [[0.75, 0.25, 0.0], [0.0, 0.75, 0.25], [0.25, 0.0, 0.75]]
         """
-        rate, k = _rate_and_size(noise_rate, num_classes)
+        rate, k = rate_and_size(noise_rate, num_classes)
         # T is normal, with eigenvalues 1 - eps + eps w for the k-th roots w of 1.
         _refuse_small(abs(1 - rate + rate * np.exp(2j * np.pi * (k // 2) / k)))
-        csr = pair_csr(rate, k)
+        each = np.arange(k)
+        csr = Csr.of_pairs(each, (each + 1) % k, rate, k)
         if k > SPARSE_ABOVE:
             return cls._of(form="sparse", num_classes=k, csr=csr, pair_rate=rate)
         return cls._of(form="dense", num_classes=k, rows=csr.dense(), pair_rate=rate)
@@ -184,8 +185,8 @@ class TransitionMatrix:
         return 1 / (on - off), -off / (on - off)
 
     @cached_property
-    def column_table(self) -> Padded:
-        """T', padded, for forward correction by a sparse T; computed once.
+    def column_table(self) -> tuple[Integers, Matrix]:
+        """T' for forward correction by a sparse T: its columns and entries, (k, m); computed once.
 
         ValueError if T is not kept sparse, or one class is observed for very many others.
         """
@@ -257,7 +258,7 @@ _MAKERS: dict[str, Callable[..., TransitionMatrix]] = {  # by an entry that no o
 }
 
 
-def _rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
+def rate_and_size(noise_rate: Any, num_classes: Any) -> tuple[float, int]:
     advice = "try the share of wrong labels"
     rate = checks.number("noise_rate", noise_rate, 0, 1, advice, closed=False)
     return rate, checks.whole("num_classes", num_classes, 2, "try the number of classes")
