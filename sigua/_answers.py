@@ -6,13 +6,13 @@ Besides, what speaks against the input itself: the columns, the folds, or how la
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sigua._estimators import FEWEST, Evidence, Integers
-from sigua.intervals import Interval, counted, share_of
+from sigua.intervals import Interval, count_pairs, counted, share_of
 
 Verdict = Literal["yes", "no", "cannot tell"]
 Labels = NDArray[np.int64]
@@ -63,15 +63,6 @@ def answer(share: Interval, limit: float) -> Answer:
 
 
 UNKNOWN = Answer("cannot tell")
-
-
-class Answers(NamedTuple):
-    """What `Diagnosis` has by the same names."""
-
-    wrong: Answer
-    follows_input: Answer
-    overlap: Answer
-    one_for_another: Answer
 
 
 def are_wrong(noise_rate: Interval) -> Answer:
@@ -134,7 +125,7 @@ def are_foretold(given: Labels, true: Labels, k: int) -> Answer:
     One error of each class does the foretelling, and is not counted.
     """
     wrong = given != true
-    errors = np.bincount(true[wrong] * k + given[wrong], minlength=k * k).reshape(k, k)
+    errors = count_pairs(true[wrong], given[wrong], k)
     likeliest, classes = errors.max(axis=1), len(np.unique(true[wrong]))
     others = int(errors.sum()) - classes
     if others <= 0:
@@ -149,7 +140,7 @@ def about_the_model(evidence: Evidence, agreement: Interval, names: list[Any]) -
             "labels are hardly more probable to the model than random ones: "
             "are rows and labels in one order? Or take a better model"
         ]
-    counts = evidence.counts(evidence.read.predicted, evidence.labels)
+    counts = count_pairs(evidence.read.predicted, evidence.labels, evidence.num_classes)
     likeliest = counts.argmax(axis=1)
     if counts.max(axis=1).sum() / len(evidence.p) > agreement.high + GAP:
         gain = counts.max(axis=1) - counts.diagonal()
@@ -168,11 +159,11 @@ def about_the_model(evidence: Evidence, agreement: Interval, names: list[Any]) -
     return []
 
 
-def nothing_known(evidence: Evidence) -> str:
-    """Return why nothing can be known without checked labels, or nothing."""
-    if len(evidence.p) < FEWEST:
+def nothing_known(size: int, above_chance: Interval) -> str:
+    """Return why nothing can be known of so many labels without checked ones, or nothing."""
+    if size < FEWEST:
         return f"fewer than {FEWEST} labels say nothing about their errors"
-    return "the model knows hardly anything about the labels" * (evidence.above_chance.low <= 0)
+    return "the model knows hardly anything about the labels" * (above_chance.low <= 0)
 
 
 def at_random(agrees: np.ndarray[Any, Any], places: Integers, agreement: Interval) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua._inputs import Floats, Probabilities
-from sigua.intervals import LEVEL, NORMAL, Interval, counted
+from sigua.intervals import LEVEL, NORMAL, Interval, count_pairs, counted
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import symmetric_rows
 
@@ -89,11 +89,6 @@ class Evidence:
         error = math.sqrt(max(squares / n - mean**2, 0.0) / n)
         return Interval(mean, mean - NORMAL * error, mean + NORMAL * error)
 
-    def counts(self, rows: Integers, columns: Integers) -> Integers:
-        """Return how often each pair of classes occurs, shape (k, k)."""
-        k = self.num_classes
-        return np.bincount(rows * k + columns, minlength=k * k).reshape(k, k)
-
     def true_frequencies(self, T: TransitionMatrix) -> Floats:
         """Return the true class frequencies, which T turns into the observed ones, shape (k,)."""
         if self.labels is not None:
@@ -109,20 +104,15 @@ class Evidence:
 
 def _anchor(evidence: Evidence) -> Rows:
     """Take as row i of T the first of the rows whose i-th entry is the largest of all rows."""
-    p = evidence.p
-    largest = np.zeros(p.shape[1])
-    for _, rows in p.blocks():
-        np.maximum(largest, rows.max(axis=0), out=largest)
-    anchors, found = np.zeros((len(largest), len(largest))), np.zeros(len(largest), dtype=bool)
-    for _, rows in p.blocks():
-        here = rows == largest
-        new = here.any(axis=0) & ~found
-        anchors[new] = rows[here.argmax(axis=0)[new]]
-        found |= new
-    seen = largest > 0
+    k = evidence.num_classes
+    anchors = np.zeros((k, k))
+    for _, rows in evidence.p.blocks():
+        first = rows.argmax(axis=0)
+        larger = rows.max(axis=0) > anchors.diagonal()
+        anchors[larger] = rows[first[larger]]
     if evidence.labels is not None:
-        seen = np.bincount(evidence.labels, minlength=len(largest)) > 0
-    return _divided_by_sums(anchors * seen[:, None])
+        anchors[np.bincount(evidence.labels, minlength=k) == 0] = 0.0
+    return _divided_by_sums(anchors)
 
 
 def _confident(evidence: Evidence) -> Rows:
@@ -137,14 +127,13 @@ def _confident(evidence: Evidence) -> Rows:
         true[part] = sure.argmax(axis=1)
         known[part] = sure[np.arange(len(sure)), true[part]] >= 0
     # p(true | observed): each class with labels has a most confident example, hence a row.
-    share, _ = _divided_by_sums(evidence.counts(y[known], true[known]))
+    share, _ = _divided_by_sums(count_pairs(y[known], true[known], k))
     return _divided_by_sums((share * sizes[:, None]).T)
 
 
 def _surest(evidence: Evidence) -> Rows:
-    top, rate, *_ = evidence.surest
-    counts = evidence.counts(evidence.read.predicted[top], evidence.labels[top])
-    k = evidence.num_classes
+    (top, rate, *_), k = evidence.surest, evidence.num_classes
+    counts = count_pairs(evidence.read.predicted[top], evidence.labels[top], k)
     average = symmetric_rows(rate.value, k)
     rows, _ = _divided_by_sums(counts + k * average)  # k more labels a class, as on average
     return rows, counts.sum(axis=1) == 0

@@ -87,7 +87,6 @@ def known_classes(suspects: NDArray[np.bool_], labels: NDArray[Any]) -> NDArray[
         suspects: bool, (n,).
         labels: numbers or words, (n,).
     """
-    number: dict[Any, int] = {}
-    index = np.array([number.setdefault(label, len(number)) for label in labels.tolist()])
+    _, index = np.unique(labels, return_inverse=True)
     shares = np.bincount(index, suspects) / np.bincount(index)
     return np.asarray(((shares <= 1 / 3) | (shares <= 3 * suspects.mean()))[index])

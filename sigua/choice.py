@@ -158,21 +158,14 @@ def _read(
     return given, {name: _classes(name, made, given) for name, made in predictions.items()}
 
 
-def _numbered(
-    predicted: NDArray[Any], labels: NDArray[Any]
-) -> tuple[NDArray[np.intp], NDArray[np.intp], int]:
-    """Return both as numbers of classes, and how many classes there are."""
-    _, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
-    return *both.reshape(2, -1), int(both.max()) + 1
-
-
 def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
     """Return log P(label given prediction) of each example, counted on the others, (m,).
 
     Counts are few. So they are shrunk towards errors that spread evenly over the other classes, as
     strongly as tells most about the labels.
     """
-    predicted, labels, k = _numbered(predicted, labels)
+    classes, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
+    (predicted, labels), k = both.reshape(2, -1), len(classes)
     _, pair, times = np.unique(predicted * k + labels, return_inverse=True, return_counts=True)
     seen, of_all = times[pair.reshape(-1)] - 1, np.bincount(predicted)[predicted] - 1
     right = predicted == labels
@@ -184,8 +177,8 @@ def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
 
 def _agreeing_by_chance(predicted: NDArray[Any], labels: NDArray[Any]) -> float:
     """Return how many labels predictions of these frequencies agree with if they know nothing."""
-    predicted, labels, k = _numbered(predicted, labels)
-    found, given = (np.bincount(each, minlength=k) for each in (predicted, labels))
+    classes, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
+    found, given = (np.bincount(each, minlength=len(classes)) for each in both.reshape(2, -1))
     return float(np.dot(found, given)) / len(labels)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
-from sigua.intervals import Floats, Interval, clopper_pearson, counted
+from sigua.intervals import Floats, Interval, clopper_pearson, count_pairs, counted
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import matrix_from, require_matrix, symmetric_rows
 
@@ -60,7 +60,8 @@ def count_transition(
            [0.1, 0.9]])
     """
     k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
-    counts = _counts(labels, true_labels, k)
+    given, true = _pairs(labels, true_labels, k)
+    counts = count_pairs(true, given, k)
     weight = k if strength is None else strength
     weight = checks.number("strength", weight, 0, float("inf"), "try a number of labels")
     if weight == 0:
@@ -88,7 +89,8 @@ def transition_intervals(
     ([[0.19, 0.01], [0.0, 0.0]], [[0.99, 0.81], [1.0, 1.0]])
     """
     k = checks.whole("num_classes", num_classes, 2, "try the number of classes")
-    counts = _counts(labels, true_labels, k).astype(np.int64)
+    given, true = _pairs(labels, true_labels, k)
+    counts = count_pairs(true, given, k)
     return clopper_pearson(counts, counts.sum(axis=1, keepdims=True))
 
 
@@ -100,9 +102,3 @@ def _pairs(labels: Any, true_labels: Any, k: float) -> tuple[NDArray[Any], NDArr
     if not len(given):
         raise ValueError("labels: must have at least one checked label, got none; try checking 100")
     return given, true
-
-
-def _counts(labels: Any, true_labels: Any, k: int) -> Floats:
-    given, true = _pairs(labels, true_labels, k)
-    pairs = np.bincount(true * k + given, minlength=k * k)
-    return pairs.reshape(k, k).astype(np.float64)

@@ -6,14 +6,11 @@ import warnings
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from sigua._advice import advise, advise_plain
 from sigua._answers import (
     AMBIGUOUS,
     Answer,
-    Answers,
     Labels,
     about_the_model,
     are_foretold,
@@ -26,11 +23,10 @@ from sigua._answers import (
 )
 from sigua._estimators import Evidence
 from sigua._inputs import checked_labels, probabilities_and_labels
-from sigua._report import Confusion, Diagnosis, confidence
+from sigua._report import Diagnosis, confidence
 from sigua.counting import count_transition
 from sigua.estimate import usable_transition
 from sigua.intervals import Interval, counted, share_of
-from sigua.transition import TransitionMatrix
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -82,14 +78,9 @@ def diagnose(
     given, guess = y[places], predicted[places]
     heard = len(places) if random else 0  # those that were picked have no say
     overconfident = confidence(agreement, expected) == "overconfident"
-    by_model, noise_rate, answers, T = _conclude(
+    concluded = _conclude(
         evidence, agreement, overconfident, given[:heard], true[:heard], guess[:heard]
     )
-    hopeless = nothing_known(evidence)
-    if hopeless and not heard:
-        advice = advise_plain(hopeless)
-    else:
-        advice = advise(answers, T, len(y), heard, len(shown))
     wrong = given != true
     return Diagnosis(
         num_examples=len(y),
@@ -97,20 +88,15 @@ def diagnose(
         num_checked=len(places),
         at_random=random,
         above_chance=evidence.above_chance,
-        noise_rate=noise_rate,
-        by_model=by_model,
         counted=share_of(wrong),
         surest=evidence.surest.rate,
         agreement=agreement,
         expected_agreement=expected,
-        T=T,
-        confusions=_confusions(T, shown),
         accuracy=share_of(guess == true),
         reproduced=share_of((guess == given)[wrong]),
         corrected=share_of((guess == true)[wrong]),
-        **answers._asdict(),
-        advice=advice,
         doubts=tuple(doubts),
+        **concluded,
     )
 
 
@@ -121,14 +107,15 @@ def _conclude(
     given: Labels,
     true: Labels,
     guess: Labels,
-) -> tuple[Interval, Interval, Answers, TransitionMatrix | None]:
-    """Return the noise rate by the model alone, that with what was counted, the answers, and T.
+) -> dict[str, Any]:
+    """Return the noise rate, by the model alone, too, T, and the answers, by their names.
 
     The model has no say in the rate where errors may follow from the input; if too few were wrong
     to tell, it has.
     """
     k, surest = evidence.num_classes, evidence.surest
-    T = None if nothing_known(evidence) else usable_transition(evidence, "surest")
+    unknown = nothing_known(len(evidence.p), evidence.above_chance)
+    T = None if unknown else usable_transition(evidence, "surest")
     follows = do_follow(agreement, given, true, guess)
     direction = is_mistaken(evidence, given, true)
     separated = not overconfident and direction.verdict == "no"
@@ -147,7 +134,15 @@ def _conclude(
     overlap = do_overlap(noise_rate, agreement, at_least)
     if direction and overlap.verdict != "no" and not are_foretold(given, true, k):
         direction = Answer("cannot tell", direction.share)
-    return by_model, noise_rate, Answers(are_wrong(noise_rate), follows, overlap, direction), T
+    return {
+        "noise_rate": noise_rate,
+        "by_model": by_model,
+        "T": T,
+        "wrong": are_wrong(noise_rate),
+        "follows_input": follows,
+        "overlap": overlap,
+        "one_for_another": direction,
+    }
 
 
 def _by_model(evidence: Evidence, agreement: Interval, separated: bool) -> Interval:
@@ -175,12 +170,3 @@ def _in_common(one: Interval, other: Interval) -> Interval | None:
     a, b = (max(each.high - each.low, 1e-9) ** -2 for each in (one, other))
     value = (a * one.value + b * other.value) / (a + b)
     return Interval(min(max(value, low), high), low, high)
-
-
-def _confusions(T: TransitionMatrix | None, names: list[Any]) -> tuple[Confusion, ...]:
-    if T is None:
-        return ()
-    off = T.rows - np.diag(T.rows.diagonal())
-    largest = np.argsort(-off, axis=None, kind="stable")[:3]
-    pairs = (divmod(int(place), T.num_classes) for place in largest)
-    return tuple((names[i], names[j], float(off[i, j])) for i, j in pairs if off[i, j] > 0.05)

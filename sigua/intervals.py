@@ -1,9 +1,10 @@
-"""An estimate with its interval, and the exact interval of a share that was counted."""
+"""An estimate with its interval, and what is counted: shares, pairs, exact intervals."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,11 @@ def counted(count: int, size: int, level: float = LEVEL) -> Interval:
 def share_of(mask: NDArray[np.bool_]) -> Interval | None:
     """Return the share of True as `counted`; None of nothing."""
     return counted(int(mask.sum()), len(mask)) if len(mask) else None
+
+
+def count_pairs(rows: NDArray[Any], columns: NDArray[Any], k: int) -> NDArray[np.int64]:
+    """Return how often each pair of classes occurs, (k, k)."""
+    return np.bincount(rows * k + columns, minlength=k * k).reshape(k, k)
 
 
 def clopper_pearson(

@@ -102,11 +102,7 @@ class Knots:
 
     def at_each(self, epochs: Epochs) -> Epochs:
         """Return the function of many epochs at once."""
-        knots, values = np.array(self.points).T
-        epochs = np.maximum(epochs, knots[0])
-        i = np.searchsorted(knots, epochs, side="right") - 1
-        rise, width = np.append(np.diff(values), 0.0), np.append(np.diff(knots), 1.0)
-        return np.asarray(values[i] + rise[i] * (epochs - knots[i]) / width[i])
+        return np.asarray(np.interp(epochs, *np.array(self.points).T))
 
 
 def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
