@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks, conditions
-from sigua._method import Method
+from sigua._method import CORRECTIONS, Method
 from sigua.objective import Split, objective, signed_weights
-from sigua.requirements import find_correction, require_classes
+from sigua.requirements import require_classes
 from sigua.transition import TransitionMatrix
 
 Floats = NDArray[np.float64]
-Measured = tuple[Floats, Floats, Floats | None]
 
 
 @dataclass
@@ -65,16 +64,10 @@ class Step(NamedTuple):
     """(n, k) of the objective with respect to the logits."""
 
 
-def rows_of(name: str, value: ArrayLike) -> Floats:
-    """Return logits or scores, (n, k), or raise ValueError on another shape."""
-    rows = checks.floats(name, value)
-    checks.shape(name, rows, ("n", "k"), f"try {name}[None] for a single example")
-    return rows
-
-
 def log_softmax(logits: ArrayLike) -> Floats:
     """Return log p, shape (n, k)."""
-    logits = rows_of("logits", logits)
+    logits = checks.floats("logits", logits)
+    checks.shape("logits", logits, ("n", "k"), "try logits[None] for a single example")
     shifted = logits - logits.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
@@ -126,24 +119,18 @@ def _log_joint(logits: ArrayLike, T: TransitionMatrix) -> tuple[Floats, Floats]:
     return joint, observed
 
 
-def losses_and_slopes(method: Method, logits: ArrayLike, labels: ArrayLike) -> Measured:
+def losses_and_slopes(
+    method: Method, logits: ArrayLike, labels: ArrayLike
+) -> tuple[Floats, Floats, Floats | None]:
     """Return losses (n,), their gradients (n, k), and, with backward correction, 1'T^-1 l (n,)."""
-    p = np.exp(log_softmax(logits))
-    measured = find_correction(method, {"none": _plain, "backward": _backward, "forward": _forward})
-    return measured(logits, np.asarray(labels), p, method.T)
-
-
-def _plain(logits: ArrayLike, labels: NDArray[Any], p: Floats, T: Any) -> Measured:
-    return cross_entropy(logits, labels), p - np.eye(p.shape[1])[labels], None
-
-
-def _backward(logits: ArrayLike, labels: NDArray[Any], p: Floats, T: TransitionMatrix) -> Measured:
-    sums = _combined(every_class(logits), T.inverse_column_sums[:, None])[:, 0]
-    # A row of T^-1 sums to 1, so that d(row . l) / d(logits) = p - row.
-    return _at(backward_corrected(logits, T), labels), p - T.inverse[labels], sums
-
-
-def _forward(logits: ArrayLike, labels: NDArray[Any], p: Floats, T: TransitionMatrix) -> Measured:
+    checks.choice("correction", method.correction, CORRECTIONS)
+    p, labels, T = np.exp(log_softmax(logits)), np.asarray(labels), method.T
+    if T is None:  # no correction
+        return cross_entropy(logits, labels), p - np.eye(p.shape[1])[labels], None
+    if method.correction == "backward":
+        sums = _combined(every_class(logits), T.inverse_column_sums[:, None])[:, 0]
+        # A row of T^-1 sums to 1, so that d(row . l) / d(logits) = p - row.
+        return _at(backward_corrected(logits, T), labels), p - T.inverse[labels], sums
     joint, observed = _log_joint(logits, T)
     each = np.arange(len(labels))
     with np.errstate(invalid="ignore"):  # an impossible label has no responsible class
