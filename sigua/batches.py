@@ -76,15 +76,12 @@ class CheckedBatches:
     def shuffle(self) -> None:
         """Begin another epoch: draw its mini-batches."""
         others = np.array_split(self._rng.permutation(self._others), self._steps)
-        firsts = self._draw(self._steps * self.num_checked).reshape(self._steps, -1)
+        count = self._steps * self.num_checked  # each as often as any other, or once more
+        rounds = -(-count // max(len(self._checked), 1))
+        drawn = [self._rng.permutation(self._checked) for _ in range(rounds)]
+        firsts = np.concatenate([self._checked[:0], *drawn])[:count].reshape(self._steps, -1)
         pairs = zip(firsts, others, strict=True)
         self._batches: list[list[int]] = [np.concatenate(pair).tolist() for pair in pairs]
-
-    def _draw(self, count: int) -> NDArray[np.intp]:
-        """Return checked examples, each as often as any other or once more."""
-        rounds = -(-count // len(self._checked)) if count else 0
-        drawn = [self._rng.permutation(self._checked) for _ in range(rounds)]
-        return np.concatenate([self._checked[:0], *drawn])[:count]
 
     def __len__(self) -> int:
         return self._steps

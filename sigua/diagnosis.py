@@ -8,19 +8,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from sigua._answers import (
-    AMBIGUOUS,
-    Answer,
-    Labels,
-    about_the_model,
-    are_foretold,
-    are_wrong,
-    at_random,
-    do_follow,
-    do_overlap,
-    is_mistaken,
-    nothing_known,
-)
+from sigua import _answers
+from sigua._answers import AMBIGUOUS, Answer, Labels
 from sigua._estimators import Evidence
 from sigua._inputs import checked_labels, probabilities_and_labels
 from sigua._report import Diagnosis, confidence
@@ -68,8 +57,8 @@ def diagnose(
     predicted = evidence.read.predicted
     agrees = predicted == y
     agreement, expected = counted(int(agrees.sum()), len(y)), float(evidence.read.sureness.mean())
-    random = at_random(agrees, places, agreement)
-    doubts = about_the_model(evidence, agreement, shown)
+    random = _answers.at_random(agrees, places, agreement)
+    doubts = _answers.about_the_model(evidence, agreement, shown)
     if not random:
         predicts = f"{100 * agrees[places].mean():.0f} %"
         doubts += [f"it predicts {predicts} of the checked labels: they must be drawn at random"]
@@ -114,10 +103,10 @@ def _conclude(
     to tell, it has.
     """
     k, surest = evidence.num_classes, evidence.surest
-    unknown = nothing_known(len(evidence.p), evidence.above_chance)
+    unknown = _answers.nothing_known(len(evidence.p), evidence.above_chance)
     T = None if unknown else usable_transition(evidence, "surest")
-    follows = do_follow(agreement, given, true, guess)
-    direction = is_mistaken(evidence, given, true)
+    follows = _answers.do_follow(agreement, given, true, guess)
+    direction = _answers.is_mistaken(evidence, given, true)
     separated = not overconfident and direction.verdict == "no"
     by_model = _by_model(evidence, agreement, separated)
     noise_rate, found = by_model, share_of(given != true)
@@ -131,14 +120,14 @@ def _conclude(
     at_least = noise_rate.low
     if noise_rate != found and not overconfident:
         at_least = max(at_least, surest.low)
-    overlap = do_overlap(noise_rate, agreement, at_least)
-    if direction and overlap.verdict != "no" and not are_foretold(given, true, k):
+    overlap = _answers.do_overlap(noise_rate, agreement, at_least)
+    if direction and overlap.verdict != "no" and not _answers.are_foretold(given, true, k):
         direction = Answer("cannot tell", direction.share)
     return {
         "noise_rate": noise_rate,
         "by_model": by_model,
         "T": T,
-        "wrong": are_wrong(noise_rate),
+        "wrong": _answers.are_wrong(noise_rate),
         "follows_input": follows,
         "overlap": overlap,
         "one_for_another": direction,

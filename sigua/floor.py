@@ -68,8 +68,8 @@ def noise_floor(
     k = checks.whole("num_classes", size, 2, "try the number of classes")
     name, given = ("prior", prior) if observed is None else ("observed", observed)
     frequencies = None if given is None else _distribution(name, given, k)
-    if rate is not None:  # all rows have one entropy, whatever the frequencies
-        return _symmetric_entropy(rate, k)
+    if rate is not None:  # all rows have one entropy, whatever the frequencies, inverse or not
+        return float(_surprise(np.array([1 - rate, rate])).sum() + rate * math.log(k - 1))
     assert T is not None
     if frequencies is None:
         frequencies = np.full(k, 1 / k)
@@ -77,15 +77,6 @@ def noise_floor(
         # T' prior = observed; what chance drove below zero is clipped
         solved = np.linalg.solve(T.rows.T, frequencies).clip(min=0)
         frequencies = solved / solved.sum()
-    return _mean_entropy(T, frequencies)
-
-
-def _symmetric_entropy(rate: float, k: int) -> float:
-    """Return the entropy of a row; at a rate without an inverse of T, too."""
-    return float(_surprise(np.array([1 - rate, rate])).sum() + rate * math.log(k - 1))
-
-
-def _mean_entropy(T: TransitionMatrix, frequencies: Floats) -> float:
     if T.csr is not None:
         return float(frequencies[T.csr.owners()] @ _surprise(T.csr.data))
     return float(frequencies @ _surprise(T.rows).sum(axis=1))

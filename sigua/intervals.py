@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -62,12 +63,9 @@ def clopper_pearson(
     >>> low.round(3).tolist(), high.round(3).tolist()
     ([0.0, 0.187], [0.308, 0.813])
     """
-    shape = np.broadcast_shapes(counts.shape, sizes.shape)
-    pairs = np.stack([np.broadcast_to(a, shape).ravel() for a in (counts, sizes)], axis=1)
-    few, back = np.unique(pairs, axis=0, return_inverse=True)
-    ends = np.array([_ends(int(count), int(size), 1 - level) for count, size in few]).reshape(-1, 2)
-    low, high = ends[back.reshape(-1)].T
-    return low.reshape(shape), high.reshape(shape)
+    each = cache(lambda count, size: _ends(count, size, 1 - level))  # most pairs come again
+    low, high = np.vectorize(each, otypes=[float, float])(counts, sizes)
+    return low, high
 
 
 def _ends(count: int, size: int, beyond: float) -> tuple[float, float]:
