@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sigua._estimators import FEWEST, Evidence, Integers
+from sigua._estimators import FEWEST, Evidence
 from sigua.intervals import Interval, count_pairs, counted, share_of
 
 Verdict = Literal["yes", "no", "cannot tell"]
@@ -133,7 +133,7 @@ def are_foretold(given: Labels, true: Labels, k: int) -> Answer:
     return answer(counted(int(likeliest.sum()) - classes, others), MOST)
 
 
-def about_the_model(evidence: Evidence, agreement: Interval, names: list[Any]) -> list[str]:
+def about_the_model(evidence: Evidence, names: list[Any]) -> list[str]:
     """Return sentences about probabilities that do not seem to be what they should be."""
     if evidence.above_chance.low <= 0 and len(evidence.p) >= FEWEST:
         return [
@@ -142,14 +142,14 @@ def about_the_model(evidence: Evidence, agreement: Interval, names: list[Any]) -
         ]
     counts = count_pairs(evidence.read.predicted, evidence.labels, evidence.num_classes)
     likeliest = counts.argmax(axis=1)
-    if counts.max(axis=1).sum() / len(evidence.p) > agreement.high + GAP:
+    if counts.max(axis=1).sum() / len(evidence.p) > evidence.agreement.high + GAP:
         gain = counts.max(axis=1) - counts.diagonal()
         i = int(gain.argmax())
         return [
             f"what it predicts as {names[i]} is mostly labelled {names[likeliest[i]]}: "
             "are the columns in the order of the classes?"
         ]
-    if agreement.low > NEARLY_ALL:
+    if evidence.agreement.low > NEARLY_ALL:
         return ["it predicts nearly every label: was it trained on them? Take those out of fold"]
     if (evidence.read.sureness == 1).mean() > HALF:
         return [
@@ -166,9 +166,9 @@ def nothing_known(size: int, above_chance: Interval) -> str:
     return "the model knows hardly anything about the labels" * (above_chance.low <= 0)
 
 
-def at_random(agrees: np.ndarray[Any, Any], places: Integers, agreement: Interval) -> bool:
+def are_at_random(evidence: Evidence, given: Labels, guess: Labels) -> bool:
     """Return whether the model predicts as many of the checked labels as given as of all."""
-    if not len(places):
+    if not len(given):
         return True
-    drawn = counted(int(agrees[places].sum()), len(places), SURELY)
-    return drawn.low <= agreement.high and agreement.low <= drawn.high
+    drawn = counted(int((guess == given).sum()), len(given), SURELY)
+    return drawn.low <= evidence.agreement.high and evidence.agreement.low <= drawn.high

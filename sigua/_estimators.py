@@ -73,6 +73,11 @@ class Evidence:
         return Read(predicted, sureness, own)
 
     @cached_property
+    def agreement(self) -> Interval:
+        """The share of the labels that the model predicts."""
+        return counted(int((self.read.predicted == self.labels).sum()), len(self.p))
+
+    @cached_property
     def surest(self) -> Surest:
         return surest(self.read.predicted, self.read.sureness, self.labels, self.num_classes)
 

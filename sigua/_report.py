@@ -151,10 +151,11 @@ class Diagnosis:
             + f": {named}" * bool(named),
             *([f"                        {self.accuracy} of the true ones"] * bool(self.accuracy)),
             f"  it rejects            {self.surest} where it is most confident",
-            f"labels wrong?                {self._on_rate()}",
-            f"errors follow from input?    {self._on_input()}",
-            f"classes overlap?             {self._on_overlap()}",
-            f"one class taken for another? {self._on_direction()}",
+            f"labels wrong?                {self.wrong.verdict}: {self._on_rate()}",
+            f"errors follow from input?    {self.follows_input.verdict}: {self._on_input()}",
+            f"classes overlap?             {self.overlap.verdict}: "
+            f"{self.overlap.share} disagree beyond the noise",
+            f"one class taken for another? {self.one_for_another.verdict}: {self._on_direction()}",
             f"take  {self.advice.take}",
             *([with_half] * self.advice.with_checked),
             *([by] * (len(self.advice.candidates) > 1)),
@@ -164,29 +165,22 @@ class Diagnosis:
         return "\n".join(lines)
 
     def _on_rate(self) -> str:
-        found = f"{self.wrong.verdict}: {self.noise_rate}"
         if self.noise_rate == self.counted:
-            return f"{found}, counted"
-        found += ", counted and by the model" * bool(self._heard)
+            return f"{self.noise_rate}, counted"
+        found = f"{self.noise_rate}{', counted and by the model' * bool(self._heard)}"
         tested = self.follows_input.verdict == "no"
         return found if tested else f"{found}, unless errors follow from the input"
 
     def _on_input(self) -> str:
         if not self._heard:
-            check = f"check {enough(self.num_classes)} labels at random"
-            return f"{self.follows_input.verdict}: {check}"
+            return f"check {enough(self.num_classes)} labels at random"
         if self.reproduced is None:
-            return f"{self.follows_input.verdict}: none of the checked is wrong"
-        found = f"it predicts {self.reproduced} of them, the truth for {self.corrected}"
-        return f"{self.follows_input.verdict}: {found}"
-
-    def _on_overlap(self) -> str:
-        return f"{self.overlap.verdict}: {self.overlap.share} disagree beyond the noise"
+            return "none of the checked is wrong"
+        return f"it predicts {self.reproduced} of them, the truth for {self.corrected}"
 
     def _on_direction(self) -> str:
         pairs = ", ".join(f"{i} for {j} ({100 * rate:.0f} %)" for i, j, rate in self.confusions)
-        found = f"mostly {pairs}" if pairs else "no class by more than 5 %"
-        return f"{self.one_for_another.verdict}: {found}"
+        return f"mostly {pairs}" if pairs else "no class by more than 5 %"
 
 
 def _plain(why: str) -> Advice:

@@ -15,7 +15,7 @@ from sigua._inputs import checked_labels, probabilities_and_labels
 from sigua._report import Diagnosis, confidence
 from sigua.counting import count_transition
 from sigua.estimate import usable_transition
-from sigua.intervals import Interval, counted, share_of
+from sigua.intervals import Interval, share_of
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -54,23 +54,17 @@ def diagnose(
     p, y, names = probabilities_and_labels(probabilities, labels, classes)
     places, true = checked_labels(probabilities, labels, true_labels, checked, names, p.shape)
     evidence, shown = Evidence(p, y, names), names or list(range(p.shape[1]))
-    predicted = evidence.read.predicted
-    agrees = predicted == y
-    agreement, expected = counted(int(agrees.sum()), len(y)), float(evidence.read.sureness.mean())
-    random = _answers.at_random(agrees, places, agreement)
-    doubts = _answers.about_the_model(evidence, agreement, shown)
+    given, guess = y[places], evidence.read.predicted[places]
+    wrong, random = given != true, _answers.are_at_random(evidence, given, guess)
+    doubts = _answers.about_the_model(evidence, shown)
     if not random:
-        predicts = f"{100 * agrees[places].mean():.0f} %"
+        predicts = f"{100 * (guess == given).mean():.0f} %"
         doubts += [f"it predicts {predicts} of the checked labels: they must be drawn at random"]
     for doubt in doubts:
         warnings.warn(doubt, stacklevel=2)
-    given, guess = y[places], predicted[places]
     heard = len(places) if random else 0  # those that were picked have no say
-    overconfident = confidence(agreement, expected) == "overconfident"
-    concluded = _conclude(
-        evidence, agreement, overconfident, given[:heard], true[:heard], guess[:heard]
-    )
-    wrong = given != true
+    expected = float(evidence.read.sureness.mean())
+    overconfident = confidence(evidence.agreement, expected) == "overconfident"
     return Diagnosis(
         num_examples=len(y),
         classes=tuple(shown),
@@ -79,23 +73,18 @@ def diagnose(
         above_chance=evidence.above_chance,
         counted=share_of(wrong),
         surest=evidence.surest.rate,
-        agreement=agreement,
+        agreement=evidence.agreement,
         expected_agreement=expected,
         accuracy=share_of(guess == true),
         reproduced=share_of((guess == given)[wrong]),
         corrected=share_of((guess == true)[wrong]),
         doubts=tuple(doubts),
-        **concluded,
+        **_conclude(evidence, overconfident, given[:heard], true[:heard], guess[:heard]),
     )
 
 
 def _conclude(
-    evidence: Evidence,
-    agreement: Interval,
-    overconfident: bool,
-    given: Labels,
-    true: Labels,
-    guess: Labels,
+    evidence: Evidence, overconfident: bool, given: Labels, true: Labels, guess: Labels
 ) -> dict[str, Any]:
     """Return the noise rate, by the model alone, too, T, and the answers, by their names.
 
@@ -105,10 +94,10 @@ def _conclude(
     k, surest = evidence.num_classes, evidence.surest
     unknown = _answers.nothing_known(len(evidence.p), evidence.above_chance)
     T = None if unknown else usable_transition(evidence, "surest")
-    follows = _answers.do_follow(agreement, given, true, guess)
+    follows = _answers.do_follow(evidence.agreement, given, true, guess)
     direction = _answers.is_mistaken(evidence, given, true)
     separated = not overconfident and direction.verdict == "no"
-    by_model = _by_model(evidence, agreement, separated)
+    by_model = _by_model(evidence, separated)
     noise_rate, found = by_model, share_of(given != true)
     if found is not None:
         believed = _in_common(surest.rate, found) is not None
@@ -120,7 +109,7 @@ def _conclude(
     at_least = noise_rate.low
     if noise_rate != found and not overconfident:
         at_least = max(at_least, surest.low)
-    overlap = _answers.do_overlap(noise_rate, agreement, at_least)
+    overlap = _answers.do_overlap(noise_rate, evidence.agreement, at_least)
     if direction and overlap.verdict != "no" and not _answers.are_foretold(given, true, k):
         direction = Answer("cannot tell", direction.share)
     return {
@@ -134,18 +123,18 @@ def _conclude(
     }
 
 
-def _by_model(evidence: Evidence, agreement: Interval, separated: bool) -> Interval:
+def _by_model(evidence: Evidence, separated: bool) -> Interval:
     """Return the noise rate, if the right label is the likeliest one given the input.
 
     Then no model predicts more labels, out of fold, than are right. Where classes are well
     separated, the most confident predictions are hardly ambiguous; as if they were as ambiguous as
     the others, what these lack in agreement is taken off the lower end.
     """
-    surest, rejected = evidence.surest, 1 - agreement.value
+    surest, rejected = evidence.surest, 1 - evidence.agreement.value
     value = min(surest.rate.value, rejected)
     more = rejected - value
     low = max(surest.lowest - more, 0) if separated and more <= AMBIGUOUS else 0
-    return Interval(value, min(low, value), 1 - agreement.low)
+    return Interval(value, min(low, value), 1 - evidence.agreement.low)
 
 
 def _in_common(one: Interval, other: Interval) -> Interval | None:
