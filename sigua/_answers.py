@@ -112,7 +112,7 @@ def is_mistaken(evidence: Evidence, given: Labels, true: Labels) -> Answer:
     By the checked labels; if these cannot tell, by the most confident predictions. What these say
     of errors may be true of classes that overlap.
     """
-    k, top = evidence.num_classes, evidence.surest.top
+    k, top = evidence.shape[1], evidence.surest.top
     by_checked = are_foretold(given, true, k)
     if by_checked.verdict != "cannot tell":
         return by_checked
@@ -135,14 +135,14 @@ def are_foretold(given: Labels, true: Labels, k: int) -> Answer:
 
 def about_the_model(evidence: Evidence, names: list[Any]) -> list[str]:
     """Return sentences about probabilities that do not seem to be what they should be."""
-    if evidence.above_chance.low <= 0 and len(evidence.p) >= FEWEST:
+    if evidence.above_chance.low <= 0 and len(evidence) >= FEWEST:
         return [
             "labels are hardly more probable to the model than random ones: "
             "are rows and labels in one order? Or take a better model"
         ]
-    counts = count_pairs(evidence.read.predicted, evidence.labels, evidence.num_classes)
+    counts = count_pairs(evidence.read.predicted, evidence.labels, evidence.shape[1])
     likeliest = counts.argmax(axis=1)
-    if counts.max(axis=1).sum() / len(evidence.p) > evidence.agreement.high + GAP:
+    if counts.max(axis=1).sum() / len(evidence) > evidence.agreement.high + GAP:
         gain = counts.max(axis=1) - counts.diagonal()
         i = int(gain.argmax())
         return [

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sigua._inputs import Floats, Probabilities
+from sigua._inputs import Examples, Floats
 from sigua.intervals import LEVEL, NORMAL, Interval, count_pairs, counted
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import symmetric_rows
@@ -48,24 +47,14 @@ class Read(NamedTuple):
     """The probability of the label."""
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Checked input: p is (n, k) and read in blocks; labels are int64; names are of the columns."""
-
-    p: Probabilities
-    labels: Any
-    """None where "anchor" does without."""
-    names: list[Any] | None = None
-
-    @property
-    def num_classes(self) -> int:
-        return self.p.shape[1]
+class Evidence(Examples):
+    """What the estimators and the diagnosis read of the examples, each once."""
 
     @cached_property
     def read(self) -> Read:
-        n = len(self.p)
+        n = len(self)
         predicted, sureness, own = np.empty(n, np.int64), np.empty(n), np.empty(n)
-        for part, rows in self.p.blocks():
+        for part, rows in self.blocks():
             each = np.arange(len(rows))
             predicted[part] = rows.argmax(axis=1)
             sureness[part] = rows[each, predicted[part]]
@@ -75,18 +64,18 @@ class Evidence:
     @cached_property
     def agreement(self) -> Interval:
         """The share of the labels that the model predicts."""
-        return counted(int((self.read.predicted == self.labels).sum()), len(self.p))
+        return counted(int((self.read.predicted == self.labels).sum()), len(self))
 
     @cached_property
     def surest(self) -> Surest:
-        return surest(self.read.predicted, self.read.sureness, self.labels, self.num_classes)
+        return surest(self.read.predicted, self.read.sureness, self.labels, self.shape[1])
 
     @cached_property
     def above_chance(self) -> Interval:
         """How much more probable labels are to the model than labels drawn by their frequencies."""
-        n, total, squares = len(self.p), 0.0, 0.0
-        frequencies = np.bincount(self.labels, minlength=self.num_classes) / n
-        for part, rows in self.p.blocks():
+        n, total, squares = len(self), 0.0, 0.0
+        frequencies = np.bincount(self.labels, minlength=self.shape[1]) / n
+        for part, rows in self.blocks():
             gains = self.read.own[part] - rows @ frequencies
             total += float(gains.sum())
             squares += float(gains @ gains)
@@ -97,21 +86,21 @@ class Evidence:
     def true_frequencies(self, T: TransitionMatrix) -> Floats:
         """Return the true class frequencies, which T turns into the observed ones, shape (k,)."""
         if self.labels is not None:
-            sums: Any = np.bincount(self.labels, minlength=self.num_classes)
+            sums: Any = np.bincount(self.labels, minlength=self.shape[1])
         else:
-            sums = np.zeros(self.num_classes)
-            for _, rows in self.p.blocks():
+            sums = np.zeros(self.shape[1])
+            for _, rows in self.blocks():
                 rows[0] += sums  # added row by row, whatever the blocks
                 sums = rows.sum(axis=0)
-        frequencies = np.maximum(sums / len(self.p) @ T.inverse, 0.0)
+        frequencies = np.maximum(sums / len(self) @ T.inverse, 0.0)
         return np.asarray(frequencies / frequencies.sum())
 
 
 def _anchor(evidence: Evidence) -> Rows:
     """Take as row i of T the first of the rows whose i-th entry is the largest of all rows."""
-    k = evidence.num_classes
+    k = evidence.shape[1]
     anchors = np.zeros((k, k))
-    for _, rows in evidence.p.blocks():
+    for _, rows in evidence.blocks():
         first = rows.argmax(axis=0)
         larger = rows.max(axis=0) > anchors.diagonal()
         anchors[larger] = rows[first[larger]]
@@ -121,12 +110,12 @@ def _anchor(evidence: Evidence) -> Rows:
 
 
 def _confident(evidence: Evidence) -> Rows:
-    y, own, k = evidence.labels, evidence.read.own, evidence.num_classes
+    y, own, k = evidence.labels, evidence.read.own, evidence.shape[1]
     sizes = np.bincount(y, minlength=k).astype(np.float64)
     sums = np.bincount(y, weights=own, minlength=k)
     average = np.divide(sums, sizes, out=np.full(k, np.inf), where=sizes > 0)
     true, known = np.empty(len(y), np.int64), np.empty(len(y), dtype=bool)
-    for part, rows in evidence.p.blocks():
+    for part, rows in evidence.blocks():
         # An average of equal numbers may round up.
         sure = np.where(rows >= average - 1e-9, rows, -1.0)
         true[part] = sure.argmax(axis=1)
@@ -137,7 +126,7 @@ def _confident(evidence: Evidence) -> Rows:
 
 
 def _surest(evidence: Evidence) -> Rows:
-    (top, rate, *_), k = evidence.surest, evidence.num_classes
+    (top, rate, *_), k = evidence.surest, evidence.shape[1]
     counts = count_pairs(evidence.read.predicted[top], evidence.labels[top], k)
     average = symmetric_rows(rate.value, k)
     rows, _ = _divided_by_sums(counts + k * average)  # k more labels a class, as on average

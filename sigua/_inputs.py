@@ -18,16 +18,33 @@ ENTRIES = 1 << 18
 memory, is never copied as a whole."""
 
 
-class Probabilities:
-    """Rows of probabilities, (n, k), which are checked whenever they are read.
+class Examples:
+    """Rows of probabilities, (n, k), which are checked whenever they are read, and their labels.
 
     Args:
-        given: n >= 1 rows of k >= 2 numbers, each summing to 1 within `checks.SUM_TOLERANCE`.
+        probabilities: n >= 1 rows of k >= 2 numbers, each summing to 1 within
+            `checks.SUM_TOLERANCE`.
+        labels: (n,), by the names of the columns if they have some.
+        classes: these names; or else they are those of a data frame.
+        labelled: whether there must be labels.
+
+    Attributes:
+        labels: each label's column, int64, (n,); None if not labelled.
+        names: of the columns; None if they have numbers only.
     """
 
-    def __init__(self, given: Any) -> None:
-        self._given = checks.rows_of_classes("probabilities", given)
+    def __init__(
+        self, probabilities: Any, labels: Any, classes: Any, *, labelled: bool = True
+    ) -> None:
+        self._given = checks.rows_of_classes("probabilities", probabilities)
         self.shape: tuple[int, int] = self._given.shape
+        self.names = column_names(probabilities, classes, self.shape[1])
+        self.labels: Any = None
+        if labelled:
+            y = checks.labels("labels", columns_of("labels", labels, self.names), self.shape[1])
+            checks.same_length("labels", y, "probabilities", self)
+            checks.same_order("labels", labels, probabilities, "probabilities")
+            self.labels = np.asarray(y, dtype=np.int64)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -54,23 +71,6 @@ class Probabilities:
                     "try softmax on logits, or dividing percentages by 100"
                 )
             yield part, rows / sums[:, None]
-
-
-def probabilities_and_labels(
-    probabilities: Any, labels: Any, classes: Any
-) -> tuple[Probabilities, Any, list[Any] | None]:
-    """Return probabilities, (n, k), each label's column, (n,), and the names of the columns.
-
-    Labels that are None stay None; others become int64.
-    """
-    p = Probabilities(probabilities)
-    names = column_names(probabilities, classes, p.shape[1])
-    if labels is None:
-        return p, None, names
-    y = checks.labels("labels", columns_of("labels", labels, names), p.shape[1])
-    checks.same_length("labels", y, "probabilities", p)
-    checks.same_order("labels", labels, probabilities, "probabilities")
-    return p, np.asarray(y, dtype=np.int64), names
 
 
 def column_names(probabilities: Any, classes: Any, num_classes: int) -> list[Any] | None:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sigua import _answers
 from sigua._answers import AMBIGUOUS, Answer, Labels
 from sigua._estimators import Evidence
-from sigua._inputs import checked_labels, probabilities_and_labels
+from sigua._inputs import checked_labels
 from sigua._report import Diagnosis, confidence
 from sigua.counting import count_transition
 from sigua.estimate import usable_transition
@@ -51,10 +51,11 @@ def diagnose(
     >>> print(diagnosis.counted)
     8 % (4 to 15)
     """
-    p, y, names = probabilities_and_labels(probabilities, labels, classes)
-    places, true = checked_labels(probabilities, labels, true_labels, checked, names, p.shape)
-    evidence, shown = Evidence(p, y, names), names or list(range(p.shape[1]))
-    given, guess = y[places], evidence.read.predicted[places]
+    evidence = Evidence(probabilities, labels, classes)
+    (n, k), names = evidence.shape, evidence.names
+    places, true = checked_labels(probabilities, labels, true_labels, checked, names, (n, k))
+    shown = names or list(range(k))
+    given, guess = evidence.labels[places], evidence.read.predicted[places]
     wrong, random = given != true, _answers.are_at_random(evidence, given, guess)
     doubts = _answers.about_the_model(evidence, shown)
     if not random:
@@ -66,7 +67,7 @@ def diagnose(
     expected = float(evidence.read.sureness.mean())
     overconfident = confidence(evidence.agreement, expected) == "overconfident"
     return Diagnosis(
-        num_examples=len(y),
+        num_examples=n,
         classes=tuple(shown),
         num_checked=len(places),
         at_random=random,
@@ -91,8 +92,8 @@ def _conclude(
     The model has no say in the rate where errors may follow from the input; if too few were wrong
     to tell, it has.
     """
-    k, surest = evidence.num_classes, evidence.surest
-    unknown = _answers.nothing_known(len(evidence.p), evidence.above_chance)
+    k, surest = evidence.shape[1], evidence.surest
+    unknown = _answers.nothing_known(len(evidence), evidence.above_chance)
     T = None if unknown else usable_transition(evidence, "surest")
     follows = _answers.do_follow(evidence.agreement, given, true, guess)
     direction = _answers.is_mistaken(evidence, given, true)

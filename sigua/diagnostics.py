@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sigua import checks
 from sigua._hills import known_classes, second_hill
-from sigua._inputs import probabilities_and_labels
+from sigua._inputs import Examples
 from sigua.objective import Array
 from sigua.schedules import rate_to_count, rate_to_parts
 
@@ -304,10 +304,10 @@ def label_margins(
     >>> label_margins([[0.25, 0.75], [0.5, 0.5]], [0, 1]).tolist()
     [-0.5, 0.0]
     """
-    p, y, _ = probabilities_and_labels(probabilities, labels, classes)
-    margins = np.empty(len(p))
-    for part, rows in p.blocks():
-        label = np.arange(len(rows)), y[part]
+    examples = Examples(probabilities, labels, classes)
+    margins = np.empty(len(examples))
+    for part, rows in examples.blocks():
+        label = np.arange(len(rows)), examples.labels[part]
         margins[part] = rows[label]
         rows[label] = -1.0
         margins[part] -= rows.max(axis=1)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from sigua import checks
 from sigua._estimators import ESTIMATORS, Evidence
-from sigua._inputs import Floats, probabilities_and_labels
+from sigua._inputs import Examples, Floats
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import matrix_from
 
@@ -120,11 +120,11 @@ def label_losses(
     >>> label_losses([[0.25, 0.75], [1.0, 0.0]], [1, 0]).round(3).tolist()
     [0.288, 0.0]
     """
-    p, y, _ = probabilities_and_labels(probabilities, labels, classes)
-    losses = np.empty(len(p))
+    examples = Examples(probabilities, labels, classes)
+    losses = np.empty(len(examples))
     with np.errstate(divide="ignore"):
-        for part, rows in p.blocks():
-            losses[part] = -np.log(rows[np.arange(len(rows)), y[part]])
+        for part, rows in examples.blocks():
+            losses[part] = -np.log(rows[np.arange(len(rows)), examples.labels[part]])
     return np.maximum(losses, 0.0, out=losses)  # no -0.0
 
 
@@ -134,7 +134,7 @@ def _read(probabilities: Any, labels: Any, method: str, classes: Any) -> Evidenc
         raise ValueError(
             f"labels: must be given for method={method!r}, got None; try labels=, or 'anchor'"
         )
-    return Evidence(*probabilities_and_labels(probabilities, labels, classes))
+    return Evidence(probabilities, labels, classes, labelled=labels is not None)
 
 
 def usable_transition(evidence: Evidence, method: str) -> TransitionMatrix | None:

@@ -235,6 +235,13 @@ def test_from_exact_probabilities_with_anchors_t_comes_back_exactly(seed):
     close(estimate_transition(clean @ T.rows, method="anchor"), T.rows)
 
 
+def test_none_for_labels_is_refused_where_they_are_needed():
+    """Only "anchor" does without."""
+    for function in (label_losses, label_margins, sigua.diagnose):
+        with pytest.raises(ValueError, match=r"^labels: must be integers of shape \(n,\)"):
+            function(P, None)
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint64])
 def test_arrays_are_left_as_they_are_and_every_integer_dtype_gives_the_same(dtype):
     p, labels = sampled(0)
