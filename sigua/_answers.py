@@ -116,7 +116,7 @@ def is_mistaken(evidence: Evidence, given: Labels, true: Labels) -> Answer:
     by_checked = are_foretold(given, true, k)
     if by_checked.verdict != "cannot tell":
         return by_checked
-    return are_foretold(evidence.labels[top], evidence.read.predicted[top], k)
+    return are_foretold(evidence.labels[top], evidence.predicted[top], k)
 
 
 def are_foretold(given: Labels, true: Labels, k: int) -> Answer:
@@ -140,7 +140,7 @@ def about_the_model(evidence: Evidence, names: list[Any]) -> list[str]:
             "labels are hardly more probable to the model than random ones: "
             "are rows and labels in one order? Or take a better model"
         ]
-    counts = count_pairs(evidence.read.predicted, evidence.labels, evidence.shape[1])
+    counts = count_pairs(evidence.predicted, evidence.labels, evidence.shape[1])
     likeliest = counts.argmax(axis=1)
     if counts.max(axis=1).sum() / len(evidence) > evidence.agreement.high + GAP:
         gain = counts.max(axis=1) - counts.diagonal()
@@ -151,7 +151,7 @@ def about_the_model(evidence: Evidence, names: list[Any]) -> list[str]:
         ]
     if evidence.agreement.low > NEARLY_ALL:
         return ["it predicts nearly every label: was it trained on them? Take those out of fold"]
-    if (evidence.read.sureness == 1).mean() > HALF:
+    if (evidence.sureness == 1).mean() > HALF:
         return [
             "most of its probabilities are 0 or 1, which do not say where it is most confident: "
             "take another model, such as one with more neighbours"

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sigua._inputs import Examples, Floats
-from sigua.intervals import LEVEL, NORMAL, Interval, count_pairs, counted
+from sigua._inputs import Examples
+from sigua.intervals import LEVEL, NORMAL, Floats, Interval, count_pairs, counted
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import symmetric_rows
 
@@ -37,38 +37,36 @@ class Surest(NamedTuple):
     """The lowest of their lower ends."""
 
 
-class Read(NamedTuple):
-    """What one pass keeps of each example, (n,) each."""
-
-    predicted: Integers
-    sureness: Floats
-    """The probability of the predicted class."""
-    own: Floats
-    """The probability of the label."""
-
-
 class Evidence(Examples):
-    """What the estimators and the diagnosis read of the examples, each once."""
+    """What the estimators and the diagnosis read of the examples.
 
-    @cached_property
-    def read(self) -> Read:
+    Attributes:
+        predicted: the likeliest class, (n,).
+        sureness: its probability, (n,).
+        own: the probability of the label, (n,); none of the three if not labelled.
+    """
+
+    def __init__(
+        self, probabilities: Any, labels: Any, classes: Any, *, labelled: bool = True
+    ) -> None:
+        super().__init__(probabilities, labels, classes, labelled=labelled)
+        if not labelled:
+            return
         n = len(self)
-        predicted, sureness, own = np.empty(n, np.int64), np.empty(n), np.empty(n)
+        self.predicted, self.sureness, self.own = np.empty(n, np.int64), np.empty(n), np.empty(n)
         for part, rows in self.blocks():
-            each = np.arange(len(rows))
-            predicted[part] = rows.argmax(axis=1)
-            sureness[part] = rows[each, predicted[part]]
-            own[part] = rows[each, self.labels[part]]
-        return Read(predicted, sureness, own)
+            each, predicted = np.arange(len(rows)), rows.argmax(axis=1)
+            self.predicted[part], self.sureness[part] = predicted, rows[each, predicted]
+            self.own[part] = rows[each, self.labels[part]]
 
     @cached_property
     def agreement(self) -> Interval:
         """The share of the labels that the model predicts."""
-        return counted(int((self.read.predicted == self.labels).sum()), len(self))
+        return counted(int((self.predicted == self.labels).sum()), len(self))
 
     @cached_property
     def surest(self) -> Surest:
-        return surest(self.read.predicted, self.read.sureness, self.labels, self.shape[1])
+        return surest(self.predicted, self.sureness, self.labels, self.shape[1])
 
     @cached_property
     def above_chance(self) -> Interval:
@@ -76,7 +74,7 @@ class Evidence(Examples):
         n, total, squares = len(self), 0.0, 0.0
         frequencies = np.bincount(self.labels, minlength=self.shape[1]) / n
         for part, rows in self.blocks():
-            gains = self.read.own[part] - rows @ frequencies
+            gains = self.own[part] - rows @ frequencies
             total += float(gains.sum())
             squares += float(gains @ gains)
         mean = total / n
@@ -110,7 +108,7 @@ def _anchor(evidence: Evidence) -> Rows:
 
 
 def _confident(evidence: Evidence) -> Rows:
-    y, own, k = evidence.labels, evidence.read.own, evidence.shape[1]
+    y, own, k = evidence.labels, evidence.own, evidence.shape[1]
     sizes = np.bincount(y, minlength=k).astype(np.float64)
     sums = np.bincount(y, weights=own, minlength=k)
     average = np.divide(sums, sizes, out=np.full(k, np.inf), where=sizes > 0)
@@ -127,7 +125,7 @@ def _confident(evidence: Evidence) -> Rows:
 
 def _surest(evidence: Evidence) -> Rows:
     (top, rate, *_), k = evidence.surest, evidence.shape[1]
-    counts = count_pairs(evidence.read.predicted[top], evidence.labels[top], k)
+    counts = count_pairs(evidence.predicted[top], evidence.labels[top], k)
     average = symmetric_rows(rate.value, k)
     rows, _ = _divided_by_sums(counts + k * average)  # k more labels a class, as on average
     return rows, counts.sum(axis=1) == 0

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
+from sigua.intervals import Floats
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 ENTRIES = 1 << 18
@@ -37,6 +37,8 @@ class Examples:
         self, probabilities: Any, labels: Any, classes: Any, *, labelled: bool = True
     ) -> None:
         self._given = checks.rows_of_classes("probabilities", probabilities)
+        framed = hasattr(probabilities, "iloc")
+        self._rows = ("probabilities", probabilities) if framed else ("labels", labels)
         self.shape: tuple[int, int] = self._given.shape
         self.names = column_names(probabilities, classes, self.shape[1])
         self.labels: Any = None
@@ -71,6 +73,36 @@ class Examples:
                     "try softmax on logits, or dividing percentages by 100"
                 )
             yield part, rows / sums[:, None]
+
+    def checked_labels(self, true_labels: Any, checked: Any) -> tuple[Integers, Integers]:
+        """Return the indices of the examples that were checked, and their true labels, (m,) each.
+
+        The arguments are those of `sigua.diagnose`.
+        """
+        if true_labels is None:
+            if checked is None:
+                return np.empty(0, np.int64), np.empty(0, np.int64)
+            raise ValueError(
+                "true_labels: must be given with checked, got None; try passing them, too"
+            )
+        n, k = self.shape
+        columns = columns_of("true_labels", true_labels, self.names)
+        true = checks.labels("true_labels", columns, k).astype(np.int64)
+        places = np.arange(n) if checked is None else checks.places("checked", checked, n)
+        if len(true) != len(places):
+            advice = "an entry for each" if len(true) != n else "true_labels[checked]"
+            if checked is None:
+                advice = "checked=, the indices of those that were"
+            raise ValueError(
+                f"true_labels: must have an entry for each of the {len(places)} checked, "
+                f"got {len(true)}; try {advice}"
+            )
+        of, rows = self._rows
+        checks.same_order("checked", checked, rows, of)  # a mask; there are fewer indices than rows
+        if hasattr(rows, "iloc"):
+            of = of if checked is None else f"{of}.iloc[checked]"
+            checks.same_order("true_labels", true_labels, rows.iloc[places], of)
+        return places, true
 
 
 def column_names(probabilities: Any, classes: Any, num_classes: int) -> list[Any] | None:
@@ -113,35 +145,3 @@ def columns_of(name: str, labels: Any, names: list[Any] | None) -> Any:
             "for labels that are numbers of columns"
         )
     return index
-
-
-def checked_labels(
-    probabilities: Any, labels: Any, true_labels: Any, checked: Any, names: Any, shape: Any
-) -> tuple[Integers, Integers]:
-    """Return the indices of the examples that were checked, and their true labels, (m,) each.
-
-    The arguments are those of `sigua.diagnose`, the names of the columns, and (n, k).
-    """
-    if true_labels is None:
-        if checked is None:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        raise ValueError("true_labels: must be given with checked, got None; try passing them, too")
-    n, k = shape
-    columns = columns_of("true_labels", true_labels, names)
-    true = checks.labels("true_labels", columns, k).astype(np.int64)
-    places = np.arange(n) if checked is None else checks.places("checked", checked, n)
-    if len(true) != len(places):
-        advice = "an entry for each" if len(true) != n else "true_labels[checked]"
-        if checked is None:
-            advice = "checked=, the indices of those that were"
-        raise ValueError(
-            f"true_labels: must have an entry for each of the {len(places)} checked, "
-            f"got {len(true)}; try {advice}"
-        )
-    framed = hasattr(probabilities, "iloc")
-    of, rows = ("probabilities", probabilities) if framed else ("labels", labels)
-    checks.same_order("checked", checked, rows, of)  # a mask; there are fewer indices than rows
-    if hasattr(rows, "iloc"):
-        of = of if checked is None else f"{of}.iloc[checked]"
-        checks.same_order("true_labels", true_labels, rows.iloc[places], of)
-    return places, true

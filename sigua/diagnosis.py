@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sigua import _answers
 from sigua._answers import AMBIGUOUS, Answer, Labels
 from sigua._estimators import Evidence
-from sigua._inputs import checked_labels
 from sigua._report import Diagnosis, confidence
 from sigua.counting import count_transition
 from sigua.estimate import usable_transition
@@ -52,10 +51,9 @@ def diagnose(
     8 % (4 to 15)
     """
     evidence = Evidence(probabilities, labels, classes)
-    (n, k), names = evidence.shape, evidence.names
-    places, true = checked_labels(probabilities, labels, true_labels, checked, names, (n, k))
-    shown = names or list(range(k))
-    given, guess = evidence.labels[places], evidence.read.predicted[places]
+    places, true = evidence.checked_labels(true_labels, checked)
+    shown = evidence.names or list(range(evidence.shape[1]))
+    given, guess = evidence.labels[places], evidence.predicted[places]
     wrong, random = given != true, _answers.are_at_random(evidence, given, guess)
     doubts = _answers.about_the_model(evidence, shown)
     if not random:
@@ -64,10 +62,10 @@ def diagnose(
     for doubt in doubts:
         warnings.warn(doubt, stacklevel=2)
     heard = len(places) if random else 0  # those that were picked have no say
-    expected = float(evidence.read.sureness.mean())
+    expected = float(evidence.sureness.mean())
     overconfident = confidence(evidence.agreement, expected) == "overconfident"
     return Diagnosis(
-        num_examples=n,
+        num_examples=len(evidence),
         classes=tuple(shown),
         num_checked=len(places),
         at_random=random,

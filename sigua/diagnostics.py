@@ -158,10 +158,8 @@ def rank_label_issues(
     With a noise rate, that share of the examples is suspect; with labels as well, that share of
     each class, so that rare classes survive. Without a rate, examples with a margin below zero,
     whose label the model finds less likely than another, are suspect if they make a hill of their
-    own, beyond that of the right labels, and are rejected no more surely than others are accepted.
-    Nor may their share be more than twice the model's doubt, which is the smaller of the mean score
-    of the others and 1 less their own. In clean data there is no such hill, whether a model fits it
-    or not, and where wrong labels look right to the model there may be none: then no example is
+    own, beyond that of the right labels. In clean data there is no such hill, whether a model fits
+    it or not, and where wrong labels look right to the model there may be none: then no example is
     suspect. `precision` says how sure the suspects are. This needs margins of plain training: a
     method that drops examples never learns hard ones. Losses without a rate give no suspects,
     because hard examples have large losses, too.

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from sigua import checks
 from sigua._estimators import ESTIMATORS, Evidence
-from sigua._inputs import Examples, Floats
+from sigua.intervals import Floats
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import matrix_from
 
@@ -120,11 +120,8 @@ def label_losses(
     >>> label_losses([[0.25, 0.75], [1.0, 0.0]], [1, 0]).round(3).tolist()
     [0.288, 0.0]
     """
-    examples = Examples(probabilities, labels, classes)
-    losses = np.empty(len(examples))
     with np.errstate(divide="ignore"):
-        for part, rows in examples.blocks():
-            losses[part] = -np.log(rows[np.arange(len(rows)), examples.labels[part]])
+        losses = -np.log(Evidence(probabilities, labels, classes).own)
     return np.maximum(losses, 0.0, out=losses)  # no -0.0
 
 

@@ -23,12 +23,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sigua import checks
+from sigua.intervals import Floats
 from sigua.transition import TransitionMatrix
-
-Floats = NDArray[np.float64]
 
 
 def noise_floor(
