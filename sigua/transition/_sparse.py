@@ -62,10 +62,6 @@ class Csr(NamedTuple):
         rows[self.owners(), self.indices] = self.data
         return rows
 
-    def diagonal(self) -> Matrix:
-        on = self.indices == self.owners()
-        return np.asarray(np.bincount(self.indices[on], self.data[on], self.size))
-
     def draw(self, rows: NDArray[np.integer], rng: np.random.Generator) -> Integers:
         """Return for each of `rows` a column, drawn with that row's probabilities."""
         first, last = self.indptr[rows], self.indptr[rows + 1] - 1

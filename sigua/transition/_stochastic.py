@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -24,17 +25,10 @@ def is_sparse(rows: Any) -> TypeGuard[Any]:
 def from_dense(rows: ArrayLike) -> Matrix:
     """Return a checked copy of `rows` in float64."""
     _refuse_names(rows)
-    array = _numbers(checks.array("rows", rows)).copy()
+    array = _numbers(checks.array("rows", rows))
     _refuse_shape(array.shape)
-    wrong = np.argwhere(~(array >= -CLIP))
-    if len(wrong):
-        i, j = wrong[0]
-        raise _no_probability(i, j, array[i, j])
-    array = np.maximum(array, 0.0)
-    sums = array.sum(axis=1)
-    _refuse_sums(sums, array.sum(axis=0))
-    exact = np.abs(sums - 1) <= 1e-12
-    return np.where(exact[:, None], array, array / sums[:, None])
+    array = _from_zero(array, lambda at: divmod(at, len(array)))
+    return array / _divisors(array.sum(axis=1), array.sum(axis=0))[:, None]
 
 
 def from_sparse(rows: Any) -> Csr:
@@ -51,15 +45,11 @@ def from_sparse(rows: Any) -> Csr:
         csr = Csr.of(i, j, numbers, shape[0])
     except (TypeError, ValueError) as error:
         raise _not_square(error) from None
-    wrong = np.flatnonzero(~(csr.data >= -CLIP))
-    if len(wrong):
-        at = wrong[0]
-        raise _no_probability(csr.owners()[at], csr.indices[at], csr.data[at])
+    csr = csr._replace(data=_from_zero(csr.data, lambda at: (csr.owners()[at], csr.indices[at])))
     csr = csr.keep(csr.data > 0)
-    sums = np.bincount(csr.owners(), csr.data, csr.size)
-    _refuse_sums(sums, np.bincount(csr.indices, csr.data, csr.size))
-    off = np.where(np.abs(sums - 1) <= 1e-12, 1.0, sums)
-    return csr._replace(data=csr.data / off[csr.owners()])
+    owners, k = csr.owners(), csr.size
+    sums, column_sums = (np.bincount(each, csr.data, k) for each in (owners, csr.indices))
+    return csr._replace(data=csr.data / _divisors(sums, column_sums)[owners])
 
 
 def _csr_parts(csr: Csr) -> Csr:
@@ -103,7 +93,9 @@ def sparse_condition(csr: Csr, most: int) -> float:
     With each diagonal entry d above 1/2 it is at most 1 / min(2 d - 1), because the other entries
     of a row sum to 1 - d. Else it takes the dense inverse, for which T must not be too large.
     """
-    dominance = float((2 * csr.diagonal() - 1).min())
+    on = csr.indices == csr.owners()
+    diagonal = np.bincount(csr.indices[on], csr.data[on], csr.size)
+    dominance = float((2 * diagonal - 1).min())
     if dominance * MAX_CONDITION >= 1:
         return 1 / dominance
     if csr.size > most:
@@ -156,18 +148,26 @@ def _refuse_shape(shape: tuple[int, ...]) -> None:
         raise _not_square(f"shape {shape}")
 
 
-def _no_probability(i: Any, j: Any, value: Any) -> ValueError:
-    return ValueError(
-        f"rows: must be probabilities, got {value:g} at [{i}, {j}]; try p(observed j | true i)"
-    )
+def _from_zero(entries: Matrix, place: Callable[[int], tuple[int, int]]) -> Matrix:
+    """Return a copy without what rounding drove below zero; `place` says where an entry is."""
+    wrong = ~(entries >= -CLIP)
+    if wrong.any():
+        at = int(wrong.argmax())
+        i, j = place(at)
+        raise ValueError(
+            f"rows: must be probabilities, got {entries.flat[at]:g} at [{i}, {j}]; "
+            "try p(observed j | true i)"
+        )
+    return np.maximum(entries, 0.0)
 
 
-def _refuse_sums(sums: NDArray[Any], column_sums: NDArray[Any]) -> None:
-    off = np.abs(sums - 1) > ROUNDING
-    if not off.any():
-        return
-    i = int(off.argmax())
-    advice = "rows / rows.sum(axis=1, keepdims=True) if these are counts"
-    if np.allclose(column_sums, 1, atol=ROUNDING):
-        advice = "rows.T, or from_cleanlab, for the columns do sum to 1"
-    raise ValueError(f"rows: must each sum to 1, got {sums[i]:.6g} in row {i}; try {advice}")
+def _divisors(sums: NDArray[Any], column_sums: NDArray[Any]) -> Matrix:
+    """Return by what to divide rows of these sums: 1 where they are exact."""
+    off = np.abs(sums - 1)
+    if (off > ROUNDING).any():
+        i = int((off > ROUNDING).argmax())
+        advice = "rows / rows.sum(axis=1, keepdims=True) if these are counts"
+        if np.allclose(column_sums, 1, atol=ROUNDING):
+            advice = "rows.T, or from_cleanlab, for the columns do sum to 1"
+        raise ValueError(f"rows: must each sum to 1, got {sums[i]:.6g} in row {i}; try {advice}")
+    return np.where(off <= 1e-12, 1.0, sums)
