@@ -20,12 +20,11 @@ from sigua.conditions import (
     NonNegative,
     SmallLoss,
 )
-from sigua.counting import count_noise_rate, count_transition, transition_intervals
+from sigua.counting import Interval, count_noise_rate, count_transition, transition_intervals
 from sigua.diagnosis import Diagnosis, diagnose
 from sigua.diagnostics import LabelIssues, label_margins, rank_label_issues
 from sigua.estimate import estimate_noise_rate, estimate_transition, label_losses
 from sigua.floor import noise_floor
-from sigua.intervals import Interval
 from sigua.methods import (
     backward_correction,
     custom,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua._estimators import FEWEST, Evidence
-from sigua.intervals import Interval, count_pairs, counted, share_of
+from sigua.counting import Interval, count_pairs, counted, share_of
 
 Verdict = Literal["yes", "no", "cannot tell"]
 Labels = NDArray[np.int64]

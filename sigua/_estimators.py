@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua._inputs import Examples
-from sigua.intervals import LEVEL, NORMAL, Floats, Interval, count_pairs, counted
+from sigua.counting import LEVEL, NORMAL, Floats, Interval, count_pairs, counted
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import symmetric_rows
 

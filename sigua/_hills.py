@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sigua.intervals import NORMAL
+from sigua.counting import NORMAL
 
 NOWHERE = float("inf"), float("nan")
 

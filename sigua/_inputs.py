@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sigua import checks
-from sigua.intervals import Floats
+from sigua.counting import Floats
 
 Integers = NDArray[np.int64]
 

@@ -16,7 +16,7 @@ from sigua._method import Method
 from sigua.batches import enough
 from sigua.choice import FEWEST
 from sigua.choice import candidates as of_nothing
-from sigua.intervals import Interval
+from sigua.counting import Interval
 from sigua.methods import forward_correction, sigua_ag, standard
 from sigua.transition import TransitionMatrix
 

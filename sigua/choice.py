@@ -24,7 +24,7 @@ from sigua import checks
 from sigua._inputs import column_names, columns_of
 from sigua._method import Method
 from sigua.confidence import MOST_CLASSES
-from sigua.intervals import Floats
+from sigua.counting import Floats
 from sigua.methods import sigua_ag, standard
 
 AHEAD = 0.5
@@ -114,6 +114,9 @@ def choose(
     """
     checks.flag("checked", checked)
     given, classes = _read(predictions, labels)
+    _, numbers = np.unique(np.concatenate([given, *classes.values()]), return_inverse=True)
+    given, *numbered = numbers.reshape(-1, len(given))
+    classes = dict(zip(classes, numbered, strict=True))
     right = {name: made == given for name, made in classes.items()}
     scores = {
         name: right[name].astype(float) if checked else _likelihood(made, given)
@@ -127,7 +130,9 @@ def choose(
     clear = [name for name, gain in gains.items() if enough and gain > AHEAD * errors[name]]
     kept = max(clear, key=lambda name: gains[name], default=plain)
     accuracies = {name: float(own.mean()) for name, own in right.items()}
-    by_chance = _agreeing_by_chance(classes[kept], given)
+    k = int(numbers.max()) + 1
+    found, wanted = (np.bincount(each, minlength=k) for each in (classes[kept], given))
+    by_chance = float(np.dot(found, wanted)) / len(given)  # of predictions that know nothing
     if by_chance >= 10 and right[kept].sum() < by_chance / 2:
         warnings.warn(
             f"predictions[{kept!r}]: agree with less than half as many labels as by chance; "
@@ -164,22 +169,15 @@ def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
     Counts are few. So they are shrunk towards errors that spread evenly over the other classes, as
     strongly as tells most about the labels.
     """
-    classes, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
-    (predicted, labels), k = both.reshape(2, -1), len(classes)
-    _, pair, times = np.unique(predicted * k + labels, return_inverse=True, return_counts=True)
+    pairs = np.stack([predicted, labels])
+    k = len(np.unique(pairs))
+    _, pair, times = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
     seen, of_all = times[pair.reshape(-1)] - 1, np.bincount(predicted)[predicted] - 1
     right = predicted == labels
     accuracy = (right.sum() - right + 0.5) / len(right)
     even = np.where(right, accuracy, (1 - accuracy) / max(k - 1, 1))
     shrunk = [np.log((seen + each * even) / (of_all + each)) for each in STRENGTHS]
     return np.asarray(max(shrunk, key=np.mean))
-
-
-def _agreeing_by_chance(predicted: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Return how many labels predictions of these frequencies agree with if they know nothing."""
-    classes, both = np.unique(np.concatenate([predicted, labels]), return_inverse=True)
-    found, given = (np.bincount(each, minlength=len(classes)) for each in both.reshape(2, -1))
-    return float(np.dot(found, given)) / len(labels)
 
 
 def _classes(name: Any, made: Any, labels: NDArray[Any]) -> NDArray[Any]:

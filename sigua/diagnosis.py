@@ -12,9 +12,8 @@ from sigua import _answers
 from sigua._answers import AMBIGUOUS, Answer, Labels
 from sigua._estimators import Evidence
 from sigua._report import Diagnosis, confidence
-from sigua.counting import count_transition
+from sigua.counting import Interval, count_transition, share_of
 from sigua.estimate import usable_transition
-from sigua.intervals import Interval, share_of
 
 __all__ = ["Diagnosis", "diagnose"]
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from sigua import checks
 from sigua._estimators import ESTIMATORS, Evidence
-from sigua.intervals import Floats
+from sigua.counting import Floats
 from sigua.transition import TransitionMatrix
 from sigua.transition.matrix import matrix_from
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sigua import checks
-from sigua.intervals import Floats
+from sigua.counting import Floats
 from sigua.transition import TransitionMatrix
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sigua
-from sigua.intervals import clopper_pearson
+from sigua.counting import clopper_pearson
 
 
 def ends(count, size):
