@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sigua import checks, conditions
 from sigua.conditions import Condition, NonNegative
 from sigua.objective import Array
-from sigua.schedules import Knots, Schedule, epoch_number, horizon, value_at, values_at
+from sigua.schedules import Knots, Schedule, epoch_number, horizon, values_at
 from sigua.transition import TransitionMatrix, require_matrix
 from sigua.transition.matrix import MAX_DENSE
 
@@ -120,8 +120,8 @@ class Method:
             ValueError: `epoch` is negative, a schedule left its range, or a rule of one's own does
                 not return as many numbers as at epoch 0.
         """
-        epoch = epoch_number(epoch)
-        return value_at("gamma", self.gamma, epoch), *_numbers_at(self.condition, epoch)
+        gammas = values_at("gamma", self.gamma, np.array([epoch_number(epoch)]))
+        return gammas[0].item(), *_numbers_at(self.condition, float(epoch))
 
     def at_each(self, epochs: NDArray[np.float64]) -> list[Array]:
         """Return `at` for many epochs, an array per number; integers stay integers.

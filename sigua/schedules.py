@@ -105,19 +105,18 @@ class Knots:
         return np.asarray(np.interp(epochs, *np.array(self.points).T))
 
 
-def value_at(name: str, schedule: Schedule, epoch: float, high: float = 1.0) -> float:
-    """Return the schedule's value at `epoch`; refuse one that is not a number in [0, high]."""
-    value = schedule(epoch) if callable(schedule) else schedule
-    return checks.number(name, value, 0, high, f"try another value at epoch {epoch:g}")
-
-
 def values_at(name: str, schedule: Schedule, epochs: Epochs, high: float = 1.0) -> Epochs:
-    """Return `value_at` for many epochs at once; a function is asked for each."""
-    if callable(schedule) and type(schedule) is not Knots:
-        return np.array([value_at(name, schedule, epoch, high) for epoch in epochs.tolist()])
-    if isinstance(schedule, Knots):
+    """Return the schedule's values; a function is asked for each, a number in [0, high]."""
+    if not callable(schedule):
+        return np.full(len(epochs), float(schedule))
+    if type(schedule) is Knots:
         return schedule.at_each(epochs)
-    return np.full(len(epochs), value_at(name, schedule, 0.0, high))
+    return np.array(
+        [
+            checks.number(name, schedule(t), 0, high, f"try another value at epoch {t:g}")
+            for t in epochs.tolist()
+        ]
+    )
 
 
 def horizon(schedule: object) -> float:
