@@ -126,9 +126,8 @@ def _confident(evidence: Evidence) -> Rows:
 def _surest(evidence: Evidence) -> Rows:
     (top, rate, *_), k = evidence.surest, evidence.shape[1]
     counts = count_pairs(evidence.predicted[top], evidence.labels[top], k)
-    average = symmetric_rows(rate.value, k)
-    rows, _ = _divided_by_sums(counts + k * average)  # k more labels a class, as on average
-    return rows, counts.sum(axis=1) == 0
+    more = k * symmetric_rows(rate.value, k)  # k more labels of each class, as on average
+    return _divided_by_sums(counts + more)[0], counts.sum(axis=1) == 0
 
 
 def surest(predicted: Integers, sureness: Floats, y: Integers, k: int) -> Surest:
@@ -178,8 +177,4 @@ def _divided_by_sums(rows: NDArray[Any]) -> Rows:
     return rows / np.where(unknown, 1.0, sums)[:, None], unknown
 
 
-ESTIMATORS = {
-    "surest": _surest,
-    "anchor": _anchor,
-    "confident": _confident,
-}
+ESTIMATORS = {"surest": _surest, "anchor": _anchor, "confident": _confident}

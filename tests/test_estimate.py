@@ -296,6 +296,13 @@ def test_an_anchor_of_a_class_without_labels_is_not_taken_where_there_are_labels
     close(T, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0, 0, 1]])
 
 
+def test_a_class_without_probability_has_no_anchor_though_someone_is_labelled_so():
+    p = [[0.8, 0.2, 0.0], [0.2, 0.8, 0.0], [0.3, 0.7, 0.0]]
+    with pytest.warns(UserWarning, match=r"about class 2: 'anchor'"):
+        T = estimate_transition(p, [0, 1, 2], method="anchor")
+    close(T, [[0.8, 0.2, 0], [0.2, 0.8, 0], [0, 0, 1]])
+
+
 def test_an_estimate_without_an_inverse_is_refused_in_one_sentence():
     """One example is the surest of both classes."""
     p = [[0.4, 0.4, 0.2], [0.3, 0.1, 0.6]]
