@@ -279,6 +279,7 @@ def test_a_rule_of_ones_own_must_return_the_same_numbers_in_each_epoch(got, at):
     ("methods", "message"),
     [
         ({"at": lambda: ()}, "must have an at that takes the epoch"),
+        ({"horizon": "never"}, "must have an epoch as its horizon"),
         ({"at": 5}, "must be an object with the methods at and split"),
         ({"split": lambda batch: None}, "must have a split that takes the batch and .*, 2 of them"),
     ],

@@ -221,6 +221,7 @@ def from_condition(name, **arguments):
         (lambda: sigua.sigua_sl(0.5, 0.1, Knots([(0, 0), (9, 1.5)])), "gamma at epoch 9: .* 1.5;"),
         (lambda: sigua.sigua_sl(0.3, delta=Knots), r"delta: .*the class Knots; try Knots\(\.\.\."),
         (lambda: sigua.sigua_sl(0.3, delta=lambda: 0.1), "delta: .* does not take it"),
+        (lambda: sigua.self_teaching(sigua.Interval(0.2, 0.1, 0.3)), "noise_rate: .* its .value"),
         (lambda: sigua.stop_grad(3), "method: must have a gamma, got 3;"),
         (lambda: sigua.stop_grad(sigua.standard()), "method: .* a gamma, got .*; .* it climbs on"),
         (lambda: sigua.stop_grad(BC), "method: must have a gamma, got .*; .* it climbs on"),
