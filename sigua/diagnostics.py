@@ -200,15 +200,14 @@ def rank_label_issues(
         # The scores of large losses round to 1; the losses themselves break the tie.
         scores, tie_break = _means("losses", losses, lambda loss: -np.expm1(-loss), np.asarray)
     table = losses if margins is None else margins
-    given = None if labels is None else _given(labels, scores, table)
+    given = np.zeros(len(scores), int) if labels is None else _given(labels, scores, table)
     if noise_rate is None and margins is not None:
         return _beyond_the_valley(scores, given)
     order = np.lexsort((-tie_break, -scores))
     if noise_rate is None:
         return LabelIssues(scores, order, 0)
-    if given is None:
-        rate = checks.number("noise_rate", noise_rate, 0, 1, "try the share of wrong labels")
-        return LabelIssues(scores, order, rate_to_count(len(order), rate_to_parts(rate)))
+    if labels is None:
+        checks.number("noise_rate", noise_rate, 0, 1, "try the share of wrong labels")
     suspect = _of_each_class(order, noise_rate, given)
     order = order[np.argsort(~suspect[order], kind="stable")]
     return LabelIssues(scores, order, int(suspect.sum()))
@@ -255,14 +254,12 @@ def _given(labels: ArrayLike, scores: NDArray[Any], table: Any) -> NDArray[Any]:
     return given
 
 
-def _beyond_the_valley(scores: NDArray[np.float64], labels: NDArray[Any] | None) -> LabelIssues:
+def _beyond_the_valley(scores: NDArray[np.float64], labels: NDArray[Any]) -> LabelIssues:
     """Cut where a second hill begins, without the classes that look wrong as a whole."""
     cut, precision = second_hill(scores)
-    known = np.ones(len(scores), dtype=bool)
-    if labels is not None:
-        known = known_classes(scores > cut, labels)
-        if not known.all():
-            cut, precision = second_hill(scores[known])
+    known = known_classes(scores > cut, labels)
+    if not known.all():
+        cut, precision = second_hill(scores[known])
     order = np.lexsort((-scores, ~known))
     return LabelIssues(scores, order, int((known & (scores > cut)).sum()), precision)
 
