@@ -11,11 +11,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from sigua import choice
 from sigua._answers import Answer, nothing_known
 from sigua._method import Method
 from sigua.batches import enough
-from sigua.choice import FEWEST
-from sigua.choice import candidates as of_nothing
 from sigua.counting import Interval
 from sigua.methods import forward_correction, sigua_ag, standard
 from sigua.transition import TransitionMatrix
@@ -199,7 +198,7 @@ def _chosen_by(found: Diagnosis) -> Literal["given", "checked"]:
     """
     fair = found.follows_input.verdict == "no" and not found.one_for_another
     many = found.num_examples / 10 * (1 - found.noise_rate.value) ** 2 > found._heard / 2
-    few = found._heard < FEWEST and not found.follows_input
+    few = found._heard < choice.FEWEST and not found.follows_input
     return "given" if few or (fair and many) else "checked"
 
 
@@ -218,7 +217,7 @@ def _methods(found: Diagnosis, with_checked: bool) -> tuple[Method, tuple[Method
     if corrected and with_checked and found.overlap:
         why = "classes overlap, and T drops nothing that is ambiguous"
         return corrected[0], corrected, why
-    others = *of_nothing(num_classes=found.num_classes)[1:], *corrected
+    others = *choice.candidates(num_classes=found.num_classes)[1:], *corrected
     if corrected and with_checked and found.one_for_another:
         why = "one class is mistaken for another, and the checked say how often"
         return corrected[0], others, why
@@ -229,7 +228,7 @@ def _in_words(candidates: tuple[Method, ...], k: int) -> str:
     """Return what to train as it is written in Python, T by its name."""
     if len(candidates) == 1:
         return "sigua.sigua_ag()" if candidates == (sigua_ag(),) else f"sigua.{candidates[0]}"
-    whole = of_nothing() == of_nothing(num_classes=k)
+    whole = choice.candidates() == choice.candidates(num_classes=k)
     first = "sigua.candidates()" if whole else f"sigua.candidates(num_classes={k})"
     first = first if sigua_ag() in candidates else "sigua.standard()"
     corrected = isinstance(candidates[-1], forward_correction)

@@ -169,9 +169,8 @@ def _likelihood(predicted: NDArray[Any], labels: NDArray[Any]) -> Floats:
     Counts are few. So they are shrunk towards errors that spread evenly over the other classes, as
     strongly as tells most about the labels.
     """
-    pairs = np.stack([predicted, labels])
-    k = len(np.unique(pairs))
-    _, pair, times = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
+    k, pairs = len(np.union1d(predicted, labels)), predicted * (labels.max() + 1) + labels
+    _, pair, times = np.unique(pairs, return_inverse=True, return_counts=True)
     seen, of_all = times[pair.reshape(-1)] - 1, np.bincount(predicted)[predicted] - 1
     right = predicted == labels
     accuracy = (right.sum() - right + 0.5) / len(right)
