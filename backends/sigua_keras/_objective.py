@@ -40,7 +40,7 @@ class Objective:
         self.matrix = step.matrix(_ops, method, None)  # not in a step, which would copy it
         self.shares = Shares(method)
         self.clock = Clock(self.shares, steps_per_epoch)
-        self.reached = self._warned = self._told_of_lost = False
+        self.for_one_fit = self.reached = self._warned = self._told_of_lost = False
 
     def open(self, loss: Loss, y_pred: Any) -> None:
         """Make the class confidence for predictions, symbolic or not."""

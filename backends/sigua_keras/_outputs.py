@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,38 +49,30 @@ class Outputs:
         return not path or path[0] in (self.names[index], index)
 
 
-class Here(threading.local):
-    """What is asked for in this thread: tf.distribute traces its replicas in several."""
-
-    asked: set[Objective | None] | None = None
-    """The objectives whose losses were asked for; None where losses are not to be signed."""
-    eager = False
-    """Whether values may be read."""
-
-
 class Objectives:
-    """The objectives that a model trains with, each for one output.
+    """The objectives that a model trains with, each for one output."""
 
-    The network is what predicts, which may be the model itself; `emptied` is called with the model
-    when the last of them is removed.
-    """
-
-    def __init__(
-        self, model: Any, network: Any, emptied: Callable[[Any], None] = lambda model: None
-    ) -> None:
+    def __init__(self, model: Any) -> None:
+        self.model = model
         self.all: list[Objective] = []
-        self.for_one_fit: list[Objective] = []
-        """Those that are removed when the next training begins: `fit` does not tell its callbacks
-        when it is interrupted, so this is how the model is cleaned up then."""
-        self.model, self._network, self._emptied = model, network, emptied
         self.doing: str | None = None
         """A "step" of training, whose metrics are shown, or an "evaluation", which is plain."""
         self._standing: Any = None  # the compiled loss in which the objectives stand
-        self._here = Here()
+        self._here = threading.local()  # tf.distribute traces its replicas in several threads
 
     @property
     def metrics(self) -> list[Any]:
         return [metric for each in self.all for metric in each.shares.metrics]
+
+    @property
+    def asked(self) -> set[Objective | None] | None:
+        """Those whose losses were asked for; None where losses are not to be signed."""
+        return getattr(self._here, "asked", None)
+
+    @property
+    def eager(self) -> bool:
+        """Whether values may be read."""
+        return EAGER and self.doing == "step" and not self.model.jit_compile
 
     def put(self, objectives: list[Objective]) -> None:
         """Train with these, which are named after their outputs if there are several."""
@@ -89,20 +81,22 @@ class Objectives:
             each.shares.name_after(each.output if len(objectives) > 1 else None)
 
     def remove(self, *objectives: Objective) -> None:
-        """Train without these."""
+        """Train without these; the model's class is its own again if none is left."""
         left = [each for each in self.all if each not in objectives]
         if len(left) == len(self.all):
             return
-        self.for_one_fit = [each for each in self.for_one_fit if each in left]
         self._give_back()
         self.put(left)
         self.model.train_function = None
         if not left:
-            self._emptied(self.model)
+            set_class(self.model, self.model.__class__)
 
     def leave_one_fit(self) -> None:
-        """Train without those that were added for one fit, which is over."""
-        self.remove(*self.for_one_fit)
+        """Train without those that were added for one fit, which is over.
+
+        `fit` does not tell its callbacks when it is interrupted, so the next one cleans up.
+        """
+        self.remove(*(each for each in self.all if each.for_one_fit))
 
     def check(self) -> None:
         """Raise ValueError on compiled losses that cannot be weighed."""
@@ -110,7 +104,7 @@ class Objectives:
         for loss in tree.flatten([self.model.loss, *(each.loss for each in self.all)]):
             _check.reduction(loss)
         strategy = getattr(self.model, "distribute_strategy", None)
-        network = getattr(self._network, "_functional", None) or self._network
+        network = getattr(self.model, "_functional", None) or self.model
         y_pred = getattr(network, "_outputs_struct", None)
         if strategy is not None and y_pred is not None:  # a replica cannot make variables
             with strategy.scope():
@@ -138,16 +132,13 @@ class Objectives:
         """Sign the losses that the model's own `compute_loss` asks for."""
         if self.model._compile_loss is None or self.model._compile_loss is not self._standing:
             self._stand_in(y, y_pred)
-        stepping = self.doing == "step"
         for each in self.all:
-            _check.counted(each.clock.steps_per_epoch, stepping)
-        asked: set[Objective | None] = set()
-        here = self._here
-        here.asked, here.eager = asked, EAGER and stepping and not self.model.jit_compile
+            _check.counted(each.clock.steps_per_epoch, self.doing == "step")
+        asked = self._here.asked = set()
         try:
             yield
         finally:
-            here.asked = None
+            self._here.asked = None
         for each in self.all:
             each.reached = True
             _check.asked(each.method, each in asked)
@@ -161,19 +152,17 @@ class Objectives:
             (compiled.build if alone else compiled)(y, y_pred)  # the latter computes losses, too
         self._give_back()
         outputs = Outputs(y_pred, getattr(self.model, "output_names", None))
-        at = [outputs.index(each.output) for each in self.all]
-        if len(set(at)) < len(at):  # one by its name, and one by its index
+        at = {outputs.index(each.output): each for each in self.all}
+        if len(at) < len(self.all):  # one by its name, and one by its index
             raise _check.another()
-        marked = any(_check.reads_signs(each.method) for each in self.all)
-        stood = []
+        stood = set()
         for i, entry in enumerate(compiled._flat_losses):
-            pairs = zip(self.all, at, strict=True)
-            found = [each for each, index in pairs if outputs.is_at(entry.path, index)]
-            signed = Signed(entry.loss, found[0] if found else None, marked, self._here)
+            index = next((index for index in at if outputs.is_at(entry.path, index)), None)
+            signed = Signed(entry.loss, at.get(index), self)
             compiled._flat_losses[i] = entry._replace(loss=signed)
-            stood += found
-        for each, index in zip(self.all, at, strict=True):
-            _check.compiled(each if each in stood else None, outputs.names[index])
+            stood.add(index)
+        for index in at:
+            _check.compiled(index if index in stood else None, outputs.names[index])
         self._standing = compiled
 
     def _give_back(self) -> None:
@@ -188,30 +177,34 @@ class Signed(keras.losses.Loss):
     """Stands in for a compiled loss: while the model trains, its values have signed weights.
 
     Keras still reduces the values, weighs each output and logs its loss. An output without an
-    objective is plain. Where some output of the model reads signs (`marked`), to the others they
-    are none.
+    objective is plain.
     """
 
-    def __init__(self, loss: Any, objective: Objective | None, marked: bool, here: Here) -> None:
+    def __init__(self, loss: Any, objective: Objective | None, sigua: Objectives) -> None:
         given = loss if objective is None or objective.loss is None else objective.loss
         reduction = getattr(given, "reduction", "sum_over_batch_size")
         super().__init__(name="signed", reduction=reduction, dtype="float32")
-        self.loss, self.objective, self._here = loss, objective, here
-        marks = objective is not None and _check.reads_signs(objective.method)
-        self._drops_signs = marked and not marks
+        self.loss, self.objective, self._sigua = loss, objective, sigua
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        if self._here.asked is None:
+        asked, own = self._sigua.asked, self.objective
+        if asked is None:
             return self.loss(y_true, y_pred, sample_weight)
-        self._here.asked.add(self.objective)
-        if sample_weight is not None and self._drops_signs:
-            # Keras gives every output the same weights.
+        asked.add(own)
+        readers = [each for each in self._sigua.all if _check.reads_signs(each.method)]
+        if sample_weight is not None and readers and own not in readers:
+            # Keras gives every output the same weights, but to this one the signs are no marks.
             sample_weight = ops.abs(ops.convert_to_tensor(sample_weight, dtype="float32"))
-        if self.objective is None:
+        if own is None:
             return self.loss(y_true, y_pred, sample_weight)
-        given = self.loss, y_true, y_pred, sample_weight
-        losses, weights = self.objective.measure(*given, self._here.eager)
+        eager = self._sigua.eager
+        losses, weights = own.measure(self.loss, y_true, y_pred, sample_weight, eager)
         return super().__call__(losses, losses, weights)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         return y_pred  # the losses that were measured
+
+
+def set_class(model: Any, kind: type) -> None:
+    """Make a model one of another class, although its `__class__` is a property."""
+    vars(object)["__class__"].__set__(model, kind)

@@ -63,8 +63,6 @@ class Shares:
     Attributes:
         seen: the class confidence (`sigua.confidence`), if the method's rule reads it.
             Under tf.distribute each replica has its own; outside a step it reads as their mean.
-        steps: how many there were; counted by the step itself, if `count_steps`, because an
-            execution of several may find fewer.
         written: whether numbers were written since a compiled step read them.
     """
 
@@ -78,12 +76,10 @@ class Shares:
             variable(f"number_{i}", value, dtype)
             for i, (value, dtype) in enumerate(zip(self._values, types, strict=True))
         ]
-        self.steps = self._carrier.steps = variable("steps", 0, INTEGER)
         self.reads_confidence = reads(method.condition, "confidence")
         self._counts = reads(method.condition, "counts")
         self.seen: Any = None
-        self.written = self.count_steps = False
-        self._steps_before = 0
+        self.written = False
 
     def name_after(self, output: Any) -> None:
         """Add the name of an output to the names of the metrics, as Keras does; None for none."""
@@ -114,13 +110,6 @@ class Shares:
         """Add how many labels were not a class, and how many are good, take part, are bad, (4,)."""
         for metric in self.metrics:
             metric.counts.assign_add(ops.cast(found, "float32"))
-        if self.count_steps:
-            self.steps.assign_add(1)
-
-    def steps_since(self, steps: Tensor) -> int:
-        """Return how many steps there were since the last call."""
-        before, self._steps_before = self._steps_before, int(ops.convert_to_numpy(steps))
-        return self._steps_before - before
 
     def lost(self) -> tuple[int, int]:
         """Return how many labels of the epoch were not a class, and how many took part."""

@@ -17,8 +17,7 @@ import keras
 from sigua import Method
 from sigua_keras import _check
 from sigua_keras._objective import Objective
-from sigua_keras._outputs import Objectives
-from sigua_keras._schedule import Shares
+from sigua_keras._outputs import Objectives, set_class
 
 JAX = keras.config.backend() == "jax"
 FORGOTTEN_AFTER = 1_000
@@ -30,7 +29,7 @@ _END_OF_DATA = ("StopIteration", "OutOfRangeError")
 
 
 class Training:
-    """How a model trains with objectives, one for each noisy output; a mixin before `keras.Model`.
+    """What a model is while it trains with objectives, one for each noisy output; a mixin.
 
     Attributes:
         _sigua: the objectives, and what they have in common.
@@ -39,6 +38,9 @@ class Training:
     _sigua: Objectives
     train_function: Any
     _compute_loss_has_training_arg: bool  # which it did not before Keras 3.3
+
+    def __init_subclass__(cls, **_: Any) -> None:
+        """Do not tell the model's own classes, which may keep lists of theirs."""
 
     @property
     def metrics(self) -> list[Any]:
@@ -64,8 +66,12 @@ class Training:
 
     def make_train_function(self, force: bool = False) -> Any:
         """Compile the training step, unless there is one."""
-        if self.train_function is not None and not force:
-            return
+        if not force:  # a fit begins; force is used within a fit, after freezing a layer, say
+            self._sigua.leave_one_fit()
+            if not isinstance(self, Training):
+                self.make_train_function()
+            if self.train_function is not None:
+                return
         self._sigua.check()
         own = vars(self)
         before = {name: own[name] for name in ("train_step",) if name in own}
@@ -96,33 +102,17 @@ class Training:
             return super()._flatten_metrics_in_order(logs)  # type: ignore[misc]  # of keras.Model
 
 
-class Swapped(Training):
-    """Of a model whose class was replaced, until the last objective is removed."""
-
-    def __init_subclass__(cls, **_: Any) -> None:
-        """Do not tell the model's own classes, which may keep lists of theirs."""
-
-    def make_train_function(self, force: bool = False) -> Any:
-        if not force:  # a fit begins; force is used within a fit, after freezing a layer, say
-            self._sigua.leave_one_fit()
-            if not isinstance(self, Swapped):
-                return self.make_train_function()
-        return super().make_train_function(force)
-
-
 def objectives_of(model: Any) -> Objectives:
-    """Return the objectives that a model trains with, or new ones; refuse what is no such model."""
+    """Return the objectives that a model trains with, or new ones; refuse what is no model."""
     if not isinstance(model, keras.Model):
         raise ValueError(
             f"model: must be a model of Keras, got {type(model).__name__}; "
             "try the keras.Model that you compiled"
         )
-    if isinstance(model, Training) and not isinstance(model, Swapped):
-        raise _check.another()
-    return model._sigua if isinstance(model, Swapped) else Objectives(model, model, _leave)
+    return model._sigua if isinstance(model, Training) else Objectives(model)
 
 
-def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
+def add(model: Any, objective: Objective) -> Objectives:
     """Train a model with one more objective; where it is refused, without those of this fit."""
     sigua = objectives_of(model)
     if any(objective.output == other.output for other in sigua.all):
@@ -131,13 +121,6 @@ def add(model: Any, objective: Objective, for_one_fit: bool) -> Objectives:
     if not sigua.all:
         _enter(model, sigua)
     sigua.put([*sigua.all, objective])
-    if for_one_fit:
-        sigua.for_one_fit.append(objective)
-    try:  # without force, a model that was fitted before would keep its plain step
-        model.make_train_function(force=True)
-    except Exception:
-        sigua.remove(objective)
-        raise
     return sigua
 
 
@@ -152,16 +135,7 @@ def _enter(model: Any, sigua: Objectives) -> None:
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
     }
-    _set_class(model, type(kind.__name__, (Swapped, kind), names))
-
-
-def _leave(model: Any) -> None:
-    """Give the model its own class back; its training step is compiled again when needed."""
-    _set_class(model, model.__class__)
-
-
-def _set_class(model: Any, kind: type) -> None:
-    vars(object)["__class__"].__set__(model, kind)
+    set_class(model, type(kind.__name__, (Training, kind), names))
 
 
 class TrainFunction:
@@ -169,9 +143,6 @@ class TrainFunction:
 
     def __init__(self, sigua: Objectives, run: Callable[..., Any]) -> None:
         self.sigua, self.run = sigua, run
-        self.several = sigua.model.steps_per_execution > 1
-        for each in sigua.all:
-            each.shares.count_steps = self.several
 
     def __call__(self, *args: Any) -> Any:
         sigua, model = self.sigua, self.sigua.model
@@ -179,10 +150,11 @@ class TrainFunction:
             args = _opened(sigua, *args)
             model.make_train_function(force=True)  # whose state has more variables
             return model.train_function(*args)
+        several = model.steps_per_execution > 1
+        before = _count(model, args[0]) if several else 0
         try:
             if JAX and any(each.shares.written for each in sigua.all):
-                anew = [number for each in sigua.all for number in each.shares.rewritten()]
-                args = _state_with(model, args[0], model.metrics_variables, anew), *args[1:]
+                args = _rewritten(sigua, args[0]), *args[1:]
             with sigua.during("step"):
                 result = self.run(*args)
         except Exception as error:
@@ -191,17 +163,21 @@ class TrainFunction:
                     _restore(model, args[0])
                 sigua.leave_one_fit()
             raise
-        steps = [self._steps(each.shares, result) for each in sigua.all]
-        moved = zip(sigua.all, steps, strict=True)
-        _ask(model, steps[0], [each.method for each, n in moved if each.clock.advance(n)])
+        steps = _count(model, result[1] if JAX else None) - before if several else 1
+        _ask(model, steps, [each.method for each in sigua.all if each.clock.advance(steps)])
         return result
 
-    def _steps(self, shares: Shares, result: Any) -> int:
-        """Return how many steps an execution had; on JAX the trainer holds the count."""
-        if not self.several:
-            return 1
-        value = result[1][3][_places(self.sigua, [shares.steps])[0]] if JAX else shares.steps
-        return shares.steps_since(value)
+
+def _count(model: Any, state: Any) -> int:
+    """Return how many steps the optimizer has made; on JAX it is told from the trainer's state.
+
+    An execution of several may find fewer than it could make.
+    """
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    counter = optimizer._iterations
+    if JAX:
+        counter = state[2][[id(v) for v in model.optimizer.variables].index(id(counter))]
+    return int(keras.ops.convert_to_numpy(counter))
 
 
 def _ask(model: Any, steps: int, methods: list[Method]) -> None:
@@ -250,18 +226,12 @@ def _places(sigua: Objectives, variables: Sequence[Any]) -> list[int]:
     return [place[id(v)] for v in variables]
 
 
-def _state_with(model: Any, state: Any, before: list[Any], anew: Sequence[Any] = ()) -> Any:
-    """Return the state of JAX's step with the values of variables that were written or made anew.
-
-    It has those of the metrics' variables `before`.
-    """
+def _rewritten(sigua: Objectives, state: Any) -> Any:
+    """Return the state of JAX's step with the numbers of the epoch, which may be another one."""
     *others, values = state
-    held = {id(variable): value for variable, value in zip(before, values, strict=True)}
-    for variable in anew:
-        del held[id(variable)]
-    now = model.metrics_variables  # those that the state holds have no values of their own
-    held |= {id(each): each.value for each in now if id(each) not in held}
-    return (*others, [held[id(each)] for each in now])
+    numbers = [number for each in sigua.all for number in each.shares.rewritten()]
+    anew = dict(zip(_places(sigua, numbers), numbers, strict=True))
+    return (*others, [anew[i].value if i in anew else v for i, v in enumerate(values)])
 
 
 def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
@@ -273,9 +243,9 @@ def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
     _restore(model, state)  # so that the model can be called
     x = keras.utils.unpack_x_y_sample_weight(first)[0]
     given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
-    y_pred, before = model.compute_output_spec(given), model.metrics_variables
-    sigua.open(y_pred)
-    return _state_with(model, state, before), itertools.chain([first], data)
+    sigua.open(model.compute_output_spec(given))
+    state = model._get_jax_state(*[True] * 4, purge_model_variables=True)
+    return state, itertools.chain([first], data)
 
 
 def _restore(model: Any, state: Any) -> None:

@@ -92,13 +92,12 @@ class SIGUA(keras.callbacks.Callback):
             steps_per_epoch = checks.whole("steps_per_epoch", steps_per_epoch, 1, advice)
         self.method, self.output, self.loss, self.groups = method, output, loss, groups
         self.steps_per_epoch = steps_per_epoch
-        self._sigua: Objectives | None = None  # of the model it is attached to
+        self._sigua: Objectives | None = None  # of the model that it is for
         self._objective: Objective | None = None
-        self._trained: Any = None  # the model it is for
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy or pickle holds: the arguments, so that it begins at epoch 0."""
-        nothing = dict.fromkeys(["_sigua", "_objective", "_trained", "_model", "params"])
+        nothing = dict.fromkeys(["_sigua", "_objective", "_model", "params"])
         return vars(self) | nothing
 
     @property
@@ -116,7 +115,7 @@ class SIGUA(keras.callbacks.Callback):
         found = objectives_of(model)
         self._leave(model)
         found.leave_one_fit()  # one that was interrupted
-        self._attach(model, for_one_fit=False)
+        self._begin(model, for_one_fit=False)
 
     def set_epoch(self, epoch: float) -> None:
         """Set the epoch that begins; epochs count from 0 and may be fractional.
@@ -136,43 +135,46 @@ class SIGUA(keras.callbacks.Callback):
         """Restore plain training; without effect if nothing is attached."""
         if self._sigua is not None and self._objective is not None:
             self._sigua.remove(self._objective)
-        self._sigua = None
 
     def _leave(self, model: Any) -> None:
         """Let go of another model, if its `fit` is over."""
-        if self._sigua is None or self._trained is model:
+        if self._sigua is None or self._sigua.model is model:
             return
-        if self._is_in_use and not self._for_one_fit:
+        if self._is_in_use and not self._is_for_one_fit:
             raise ValueError(
                 "SIGUA: must be attached to one model at a time, got a second one; "
                 "try detach() first, or another SIGUA"
             )
         self.detach()  # after a fit that was interrupted
 
-    def _attach(self, model: Any, for_one_fit: bool) -> None:
+    def enter(self, model: Any, for_one_fit: bool = False) -> Objective:
+        """Be one of those that a model trains with, in the train functions that it makes."""
         objective = self._objective
-        if objective is None or not for_one_fit or self._trained is not model:
+        again = for_one_fit and self._sigua is not None and self._sigua.model is model
+        if objective is None or not again:
             strategy = getattr(model, "distribute_strategy", None)  # of tf.distribute
+            arguments = self.method, self.output, self.loss, self.groups, self.steps_per_epoch
             with nullcontext() if strategy is None else strategy.scope():
-                objective = self._new()
-        self._sigua = add(model, objective, for_one_fit)
-        self._objective, self._trained = objective, model
+                objective = Objective(*arguments)
+        objective.for_one_fit = for_one_fit
+        self._sigua, self._objective = add(model, objective), objective
+        return objective
 
-    def _new(self) -> Objective:
-        return Objective(self.method, self.output, self.loss, self.groups, self.steps_per_epoch)
-
-    def bind(self, model: Any, sigua: Objectives) -> None:
-        """Be that of a model which always trains with SIGUA."""
-        self._sigua, self._objective, self._trained = sigua, self._new(), model
-        sigua.put([self._objective])
+    def _begin(self, model: Any, for_one_fit: bool) -> None:
+        self.enter(model, for_one_fit)
+        try:  # without force, a model that was fitted before would keep its plain step
+            model.make_train_function(force=True)
+        except Exception:
+            self.detach()
+            raise
 
     @property
     def _is_in_use(self) -> bool:
         return self._sigua is not None and self._objective in self._sigua.all
 
     @property
-    def _for_one_fit(self) -> bool:
-        return self._sigua is not None and self._objective in self._sigua.for_one_fit
+    def _is_for_one_fit(self) -> bool:
+        return self._objective is not None and self._objective.for_one_fit
 
     def _attached(self) -> Objective:
         if self._objective is None or not self._is_in_use:
@@ -188,14 +190,14 @@ class SIGUA(keras.callbacks.Callback):
         try:
             yield
         except Exception:
-            if self._for_one_fit:
+            if self._is_for_one_fit:
                 self.detach()
             raise
 
     def on_train_begin(self, logs: Any = None) -> None:
         self._leave(self.model)
         if not self._is_in_use:
-            self._attach(self.model, for_one_fit=True)
+            self._begin(self.model, for_one_fit=True)
         self._attached().clock.begin_fit()
         # Keras does not tell callbacks of each other, but their list is what calls them.
         caller = inspect.currentframe().f_back  # type: ignore[union-attr]  # CPython has frames
@@ -211,5 +213,5 @@ class SIGUA(keras.callbacks.Callback):
             self._attached().end_epoch(epoch, logs)
 
     def on_train_end(self, logs: Any = None) -> None:
-        if self._for_one_fit:
+        if self._is_for_one_fit:
             self.detach()

@@ -9,15 +9,13 @@ import numpy as np
 
 from sigua import Method
 from sigua_keras._examples import Groups
-from sigua_keras._outputs import Objectives
-from sigua_keras._training import Training
 from sigua_keras.callback import SIGUA
 
 _ARGUMENTS = ("output", "loss", "groups", "steps_per_epoch")
 
 
 @keras.saving.register_keras_serializable(package="sigua")
-class SIGUAModel(Training, keras.Model):
+class SIGUAModel(keras.Model):
     """Trains the model inside with a `sigua` method, however it is trained.
 
     It predicts and evaluates as the model inside does. `fit` follows the method's schedules, from
@@ -56,16 +54,19 @@ class SIGUAModel(Training, keras.Model):
                 f"model: must be a plain model of Keras, got {type(model).__name__}; "
                 "try a keras.Model"
             )
-        self.__dict__["_sigua"] = Objectives(self, model)  # before Keras can track attributes
         super().__init__(**kwargs)
         self.model, self.method = model, method
         self._callback = callback
-        callback.bind(self, self._sigua)
         self.built = model.built  # it has no weights of its own
+        self._objective = callback.enter(self)
 
     @property
     def output_names(self) -> Any:
         return self.model.output_names  # AttributeError, as Keras expects, if it has none
+
+    @property
+    def _outputs_struct(self) -> Any:
+        return (getattr(self.model, "_functional", None) or self.model)._outputs_struct
 
     @property
     def epoch(self) -> float:
@@ -99,23 +100,23 @@ class SIGUAModel(Training, keras.Model):
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
-        (objective,) = self._sigua.all
-        store["sigua_epoch"] = np.float64(objective.clock.epoch)
-        store["sigua_finished"] = np.float64(objective.clock.finished)
-        if objective.shares.seen is not None:
-            store["sigua_confidence"] = np.array(keras.ops.convert_to_numpy(objective.shares.seen))
+        clock, seen = self._objective.clock, self._objective.shares.seen
+        store["sigua_epoch"] = np.float64(clock.epoch)
+        store["sigua_finished"] = np.float64(clock.finished)
+        if seen is not None:
+            store["sigua_confidence"] = np.array(keras.ops.convert_to_numpy(seen))
 
     def load_own_variables(self, store: Any) -> None:
         found = {name: store[name] for name in store.keys()}  # noqa: SIM118  # of a file
         epoch, finished = found.pop("sigua_epoch"), found.pop("sigua_finished")
         seen = found.pop("sigua_confidence", None)
         super().load_own_variables(found)
-        (objective,) = self._sigua.all
-        objective.clock.set(float(np.asarray(epoch)))
-        objective.clock.finished = bool(np.asarray(finished))
+        clock, shares = self._objective.clock, self._objective.shares
+        clock.set(float(np.asarray(epoch)))
+        clock.finished = bool(np.asarray(finished))
         if seen is not None:
-            objective.shares.open(seen.shape[1])
-            objective.shares.seen.assign(np.asarray(seen))
+            shares.open(seen.shape[1])
+            shares.seen.assign(np.asarray(seen))
 
     def get_config(self) -> dict[str, Any]:
         save = keras.saving.serialize_keras_object
