@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -65,9 +64,10 @@ def with_checked(
     if not batches.num_checked:
         raise ValueError("checked: must be True for some examples, got none; try model.fit(x, y)")
     arrays = tree.map_structure(_array, tuple(x) if isinstance(x, list) else x)
-    both = Both(model, {name: _input(arrays, name) for name in NAMES})
+    y_pred = model(tree.map_structure(lambda each: each[:1], arrays))
+    both = Both(model, y_pred)
     data = CheckedData(arrays, y, batches, sample_weight)
-    _require_classes(model.loss, data.parts["y"], both.output["checked"])
+    _require_classes(model.loss, data.parts["y"], y_pred.shape[-1])
     both.compile(**_as_compiled(model))
     return both, data
 
@@ -82,21 +82,9 @@ def _array(x: Any) -> NDArray[Any]:
     return found
 
 
-def _input(x: Any, name: str | None = None) -> Any:
-    """Return symbolic inputs for rows of arrays, which are not cast unless `fit` casts them."""
-    if tree.is_nested(x):
-        return tree.map_structure(_input, x)
-    kind = None  # of floats, which `fit` casts
-    if x.dtype.kind in "OSU":
-        kind = "string"
-    elif x.dtype.kind != "f":
-        kind = keras.backend.standardize_dtype(ops.convert_to_tensor(x[:0]).dtype)
-    return keras.Input(x.shape[1:], dtype=kind, name=name)
-
-
-def _require_classes(loss: Any, y: NDArray[Any], y_pred: Any) -> None:
+def _require_classes(loss: Any, y: NDArray[Any], k: int) -> None:
     """Raise ValueError on labels that are no class, of which some backends make a loss of 0."""
-    loss, k = keras.losses.get(tree.flatten(loss)[0]), y_pred.shape[-1]
+    loss = keras.losses.get(tree.flatten(loss)[0])
     known = (y >= 0) & (y < k) & (y == np.floor(y))
     ignored = _loss.option(loss, "ignore_class")
     wrong = ~known if ignored is None else ~known & (y != ignored)
@@ -127,18 +115,22 @@ def _anew(metric: Any) -> Any:
 class Both(keras.Model):
     """Trains a model on two parts of a mini-batch, and does all else as that model."""
 
-    def __init__(self, model: Any, inputs: dict[str, Any]) -> None:
-        y_pred = Together(model)(inputs)
-        if tree.is_nested(y_pred["noisy"]):
+    def __init__(self, model: Any, y_pred: Any) -> None:
+        if tree.is_nested(y_pred):
             raise ValueError(
                 "model: must have one output, which is no list or dict, got another structure; "
                 "try a keras.Model of the output whose labels were checked"
             )
-        super().__init__(inputs, y_pred)
+        super().__init__(autocast=False)  # the model casts its inputs itself
+        self.model = model
+        self._outputs_struct = dict.fromkeys(NAMES, y_pred)  # as a functional model has
 
-    @property
-    def _inner(self) -> Any:
-        return self.layers[-1].model
+    def call(self, inputs: dict[str, Any], training: bool | None = None) -> dict[str, Any]:
+        """Call the model once, so that batch normalisation sees the whole mini-batch."""
+        noisy, checked = (inputs[name] for name in NAMES)
+        both = tree.map_structure(lambda *x: ops.concatenate(x), noisy, checked)
+        y_pred, n = self.model(both, training=training), ops.shape(tree.flatten(noisy)[0])[0]
+        return {"noisy": _part(slice(None, n), y_pred), "checked": _part(slice(n, None), y_pred)}
 
     def fit(self, *args: Any, class_weight: Any = None, **kwargs: Any) -> Any:
         if class_weight is not None:
@@ -155,32 +147,13 @@ class Both(keras.Model):
         return super().fit(*args, **kwargs)
 
     def evaluate(self, *args: Any, _use_cached_eval_dataset: bool = False, **kwargs: Any) -> Any:
-        return self._inner.evaluate(*args, **kwargs)
+        return self.model.evaluate(*args, **kwargs)
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
-        return self._inner.predict(*args, **kwargs)
+        return self.model.predict(*args, **kwargs)
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        self._inner.save(*args, **kwargs)
-
-
-class Together(keras.Layer):
-    """Calls a model once on both parts, so that batch normalisation sees the whole mini-batch."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    @property
-    def metrics(self) -> list[Any]:
-        return []  # those of `model` are for its own evaluation
-
-    def call(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        noisy, checked = (inputs[name] for name in NAMES)
-        y_pred = self.model(tree.map_structure(lambda *x: ops.concatenate(x), noisy, checked))
-        n = ops.shape(tree.flatten(noisy)[0])[0]
-        rows = zip(NAMES, (slice(None, n), slice(n, None)), strict=True)
-        return {name: tree.map_structure(partial(_part, some), y_pred) for name, some in rows}
+        self.model.save(*args, **kwargs)
 
 
 def _part(rows: slice, y_pred: Any) -> Any:
