@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,7 +11,9 @@ import keras
 from sigua import Known, Method, SmallLoss, checks, requirements
 from sigua.conditions import AllGood, reads
 from sigua_keras import _loss
-from sigua_keras._examples import Groups
+
+Groups = str | Callable[[Any, Any], Any] | None
+"""Who is judged together: "class", "image", or a function of labels and predictions; None: all."""
 
 
 def groups(method: Method, value: Any) -> None:
@@ -81,17 +84,13 @@ def weight(method: Method, value: Any) -> None:
     got = None
     if value is None:
         got = "None" if isinstance(method.condition, Known) else None
-    elif reads_signs(method) and _dtype(value) == "bool":
+    elif reads_signs(method) and "bool" in str(keras.ops.convert_to_tensor(value).dtype):
         got = "booleans, of which False is 0 and leaves an example out"
     if got is not None:
         raise ValueError(
             "sample_weight: must mark each example by its sign, plus for good and minus for bad, "
             f"got {got}; try sample_weight=np.where(trusted, 1.0, -1.0) in fit"
         )
-
-
-def _dtype(value: Any) -> str:
-    return keras.backend.standardize_dtype(keras.ops.convert_to_tensor(value).dtype)
 
 
 def compiled(loss: Any, output: Any) -> None:

@@ -6,39 +6,43 @@ backends, and on others computes a loss of 0, which would be the smallest of all
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 
 from sigua import Method, checks, step
-from sigua_keras import _loss, _ops
+from sigua.conditions import reads
+from sigua_keras import _check, _loss, _ops
+from sigua_keras._check import Groups
 from sigua_keras._loss import Loss, Tensor
 from sigua_keras._ops import TENSORS, View
-
-Groups = str | Callable[[Any, Any], Any] | None
-"""Who is judged together: "class", "image", or a function of labels and predictions; None: all."""
 
 
 class Examples:
     """Labels and predictions, as a loss of Keras takes them, and as the step does.
 
     Args:
+        method: what is done with them.
         loss: a loss object or function.
         y_true: labels, (n, ...), (n, ..., 1) or rows (n, ..., k).
         y_pred: predictions, (n, k), (n, 1) of one unit, or (n, d1, ..., k) of many places.
-        one_class: whether each example must have a class, whatever the loss.
+        groups: who is judged together.
 
     Attributes:
+        one_class: whether each example must have a class, whatever the loss.
         y_true: the labels, with some class for those that are not one.
         asked: bool, (n, ...): who is neither masked nor of an ignored class; None for all.
         known: bool, (n, ...): whose label is a class; None where any label is allowed.
     """
 
-    def __init__(self, loss: Loss, y_true: Any, y_pred: Tensor, one_class: bool) -> None:
+    def __init__(
+        self, method: Method, loss: Loss, y_true: Any, y_pred: Tensor, groups: Groups = None
+    ) -> None:
+        self.one_class = _check.prediction(method, loss, y_pred, groups)
+        self._method, self._given, self._groups = method, y_true, groups
         self.loss, self.axis = loss, _loss.class_axis(loss, y_pred)
         self.y_pred, self.units = y_pred, y_pred.shape[self.axis]
         self.y_true = ops.convert_to_tensor(y_true)
@@ -53,7 +57,7 @@ class Examples:
         if ignored is not None and not self.is_dense:
             self.asked = _both(self.asked, self.y_true != ignored)
             self.y_true = ops.where(self.y_true != ignored, self.y_true, 0)
-        self.known = self._known(one_class)
+        self.known = self._known()
         if self.known is not None:
             known = ops.expand_dims(self.known, self.axis) if self._has_axis else self.known
             self.y_true = ops.where(known, self.y_true, 1 if self.is_dense else 0)
@@ -66,13 +70,13 @@ class Examples:
     def _is_column(self) -> bool:
         return self._has_axis and self.y_true.shape[self.axis] == 1
 
-    def _known(self, one_class: bool) -> Tensor | None:
+    def _known(self) -> Tensor | None:
         y_true, function = self.y_true, _loss.function_of(self.loss)
         binary = function in _loss.BINARY
-        if not (binary or function in _loss.OF_CLASSES or one_class):
+        if not (binary or function in _loss.OF_CLASSES or self.one_class):
             return None
         if self.is_dense:
-            if binary and not one_class:
+            if binary and not self.one_class:
                 return ops.all((y_true >= 0) & (y_true <= 1), axis=-1)
             some = ops.any(y_true > 0, axis=self.axis)  # NaN is not
             return some & ops.all(y_true >= 0, axis=self.axis)
@@ -86,8 +90,7 @@ class Examples:
     @cached_property
     def logits(self) -> Tensor:
         """Logits, float32, (N, k), a row per place."""
-        found = _loss.logits_of(self.loss, self.y_pred, self.axis)
-        return ops.reshape(found, (-1, found.shape[-1]))
+        return _loss.logits_of(self.loss, self.y_pred, self.axis)
 
     @cached_property
     def index(self) -> Tensor:
@@ -109,49 +112,80 @@ class Examples:
             found = _loss.float32(found) > 0.5
         return ops.reshape(ops.cast(found, "int32"), (-1,))
 
-    def several(self) -> Tensor:
-        """Return which rows hold more than one class, bool, (N,)."""
+    def several(self) -> Tensor | None:
+        """Return which rows hold more than one class, where they must not, bool, (N,)."""
+        if not (self.one_class and self.is_dense):
+            return None
         sums = ops.sum(_loss.float32(self.y_true), axis=self.axis)
         return ops.reshape(sums > 1 + checks.SUM_TOLERANCE, (-1,))
 
-    def losses(self, correction: str, M: Any) -> Tensor:
-        """Return what a method optimises, (n, ...), with gradient.
+    def losses(self, M: Any) -> Tensor:
+        """Return what the method optimises, (n, ...), with gradient.
 
         Without a correction it is the loss itself, so that a method for which everything is good
         is the plain training of Keras.
         """
+        correction = self._method.correction
         if correction == "none":
             return _loss.per_example(self.loss, self.y_true, self.y_pred)
-        found = step.corrected_losses(_ops, correction, M, self.plain, self.logits, self.index)
-        return ops.reshape(found, _places(self.y_pred, self.axis))
+        plain, x = self._plain
+        return self._placed(step.corrected_losses(_ops, correction, M, plain, x, self.index))
 
     @property
-    def plain(self) -> Any:
-        """What a correction corrects."""
-        if _loss.is_cross_entropy(self.loss, self.y_pred, self.axis):
-            return step.CrossEntropy(None, _loss.option(self.loss, "label_smoothing", 0.0))
-        return _AnyLoss(self.loss, self.y_true, self.y_pred, self.axis)
+    def _plain(self) -> tuple[step.Loss, Tensor]:
+        """What a correction corrects, and the predictions that this takes, (N, k)."""
+        loss, y_pred, axis = self.loss, self.y_pred, self.axis
+        if _loss.is_cross_entropy(loss, y_pred, axis):
+            return step.CrossEntropy(None, _loss.option(loss, "label_smoothing", 0.0)), self.logits
+        forward, logits = self._method.correction == "forward", _loss.option(loss, "from_logits")
 
-    def class_sums(self, method: Method, view: View) -> Callable[[], Any] | None:
-        """Return what returns 1'T^-1 l, (N,), for backward correction."""
-        T = method.T if method.correction == "backward" else None
-        if T is None:
-            return None
-        logits, sums = ops.stop_gradient(self.logits), T.inverse_column_sums
-        return lambda: view.see(step.class_sums(_ops, sums, self.plain, logits))
+        def own(x: Tensor, y: Tensor) -> Tensor:
+            """Call the loss on predictions and labels, (N,), in the shapes that it knows."""
+            found = ops.exp(x) if forward and not logits else x
+            if self.units == 1:
+                found = found[:, 1:] - found[:, :1] if logits else found[:, 1:]
+            if self.is_dense:
+                y = ops.one_hot(y, self.units)
+            found, y = (self._placed(each) for each in (found, y))
+            losses = _loss.per_example(loss, y, found)
+            _require_per_place("a correction", losses, y_pred)
+            return ops.reshape(losses, (-1,))
 
-    def margins(self, losses: Tensor, state: Any, view: View) -> step.Margins:
-        """Return the margins of the model's own probabilities, by the class confidence."""
-        _require_per_place("margins", losses, self.y_pred)
-        p = view.see(ops.stop_gradient(_ops.softmax(self.logits)))
-        return step.Margins(view.names, p, view.see(self.index), view.see(state))
+        return step.Own(own), self.logits if forward else _loss.columns_of(y_pred, axis, logits)
 
-    def groups(self, groups: Groups, y: Any, losses: Tensor) -> Tensor | None:
+    def _placed(self, column: Tensor) -> Tensor:
+        """Return what has an entry, or a row, per place in the shape of the predictions."""
+        places = [n for i, n in enumerate(ops.shape(self.y_pred)) if i != self.axis]
+        if len(column.shape) == 1:
+            return ops.reshape(column, places)
+        return ops.moveaxis(ops.reshape(column, (*places, column.shape[-1])), -1, self.axis)
+
+    def rules(self, losses: Tensor, state: Any, view: View) -> dict[str, Any]:
+        """Return what the method's rule may ask for, by the names of `sigua.step.select`.
+
+        Args:
+            losses: (n, ...), whose shape says what an example is.
+            state: the class confidence; None if the rule reads none.
+            view: as which arrays it is seen.
+        """
+        sums = margins = None
+        if self._method.T is not None and self._method.correction == "backward":
+            over, (plain, x) = self._method.T.inverse_column_sums, self._plain
+            x = ops.stop_gradient(x)
+            sums = lambda: view.see(step.class_sums(_ops, over, plain, x))  # noqa: E731
+        if reads(self._method.condition, "margins"):
+            _require_per_place("margins", losses, self.y_pred)
+            p = view.see(ops.stop_gradient(_ops.softmax(self.logits)))
+            margins = step.Margins(view.names, p, view.see(self.index), view.see(state))
+        return {"sums": sums, "margins": margins, "groups": view.see(self._grouped(losses))}
+
+    def _grouped(self, losses: Tensor) -> Tensor | None:
         """Return each example's group, int32, (N,), or None."""
+        groups = self._groups
         if groups is None or groups == "class":
             return None if groups is None else self.index
         if callable(groups):
-            found = ops.cast(ops.convert_to_tensor(groups(y, self.y_pred)), "int32")
+            found = ops.cast(ops.convert_to_tensor(groups(self._given, self.y_pred)), "int32")
         elif len(losses.shape) > 1:
             found = ops.arange(ops.shape(losses)[0], dtype="int32")
         else:
@@ -216,43 +250,6 @@ class Part:
         shares = names.cast(self.valid, self.ranked) if method.separate else None
         marks = {"valid": self.valid, "shares": shares, "trusted": self.trusted}
         return step.select(names, method, numbers, self.ranked, **marks, **given)
-
-
-class _AnyLoss(NamedTuple):
-    """Any loss as `sigua.step` takes one: it is called on predictions as it expects them."""
-
-    loss: Loss
-    y_true: Tensor
-    y_pred: Tensor
-    axis: int
-
-    def at_label(self, _: Any, log_p: Tensor, y: Tensor) -> Tensor:
-        """Return the loss, (N,), of predictions that stand for log p, (N, k)."""
-        logits = bool(_loss.option(self.loss, "from_logits"))
-        found = log_p if logits else ops.exp(log_p)
-        if self.y_pred.shape[-1] == 1:
-            found = found[:, 1:] - found[:, :1] if logits else found[:, 1:]
-        found = ops.reshape(found, (*_places(self.y_pred, self.axis), found.shape[-1]))
-        return self._column(self.y_true, ops.moveaxis(found, -1, self.axis))
-
-    def log_likelihood(self, *_: Any) -> Tensor:
-        """Return minus the loss against each class, (N, k), of the predictions themselves."""
-        k = _loss.num_classes(self.y_pred, self.axis)
-        nothing, labels = ops.zeros_like(_loss.float32(self.y_true)), list(range(k))
-        if _loss.is_dense(self.y_true, self.y_pred, self.axis):
-            shape = [k if i == self.axis else 1 for i in range(len(self.y_pred.shape))]
-            labels = [ops.reshape(row, shape) for row in ops.unstack(ops.eye(k, dtype="float32"))]
-        return -ops.stack([self._column(nothing + label, self.y_pred) for label in labels], 1)
-
-    def _column(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        losses = _loss.per_example(self.loss, y_true, y_pred)
-        _require_per_place("a correction", losses, y_pred)
-        return ops.reshape(losses, (-1,))
-
-
-def _places(y_pred: Tensor, axis: int) -> list[Any]:
-    """Return the shape of predictions without the classes."""
-    return [size for i, size in enumerate(ops.shape(y_pred)) if i != axis]
 
 
 def _require_per_place(name: str, losses: Tensor, y_pred: Tensor) -> None:

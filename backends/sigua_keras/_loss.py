@@ -22,21 +22,6 @@ _OF_NO_ROWS = (_SPARSE, _GCE, keras.losses.ctc, keras.losses.circle)
 """Losses of Keras whose labels do not have the predictions' shape."""
 
 
-def is_alias(loss: Loss) -> bool:
-    return str(loss).lower() in ("crossentropy", "ce")
-
-
-def resolve(loss: Loss, y_true: Tensor, y_pred: Tensor, **options: Any) -> Loss:
-    """Return the loss for an argument of `compile`; options are those of a cross-entropy."""
-    if not is_alias(loss):
-        return keras.losses.get(loss)
-    if y_pred.shape[-1] == 1:
-        return keras.losses.BinaryCrossentropy(**options)
-    if is_dense(y_true, y_pred):
-        return keras.losses.CategoricalCrossentropy(**options)
-    return keras.losses.SparseCategoricalCrossentropy(**options)
-
-
 def function_of(loss: Loss) -> Any:
     """Return the function that a loss object of Keras wraps; any other loss as it is."""
     return getattr(loss, "fn", loss)
@@ -155,8 +140,16 @@ def _require_labels(loss: Loss, y_true: Tensor, y_pred: Tensor) -> None:
     )
 
 
+def columns_of(y_pred: Tensor, axis: int, are_logits: Any) -> Tensor:
+    """Return predictions as they are, but float32, (N, k): a row per place, two for one unit."""
+    given = ops.moveaxis(float32(y_pred), axis, -1)
+    if given.shape[-1] == 1:
+        given = ops.concatenate([ops.zeros_like(given) if are_logits else 1 - given, given], -1)
+    return ops.reshape(given, (-1, given.shape[-1]))
+
+
 def logits_of(loss: Loss, y_pred: Tensor, axis: int = -1) -> Tensor:
-    """Return logits, float32, (n, ..., k): two classes of one unit, and classes in the last axis.
+    """Return logits, float32, (N, k).
 
     Of probabilities they are the logarithms, between those limits that Keras sets, too.
     """
@@ -164,11 +157,8 @@ def logits_of(loss: Loss, y_pred: Tensor, axis: int = -1) -> Tensor:
     if logits is None and keras.config.backend() == "tensorflow":
         # Only TensorFlow's losses use the logits behind a softmax or a sigmoid.
         logits = getattr(y_pred, "_keras_logits", None)
-    given = ops.moveaxis(float32(y_pred if logits is None else logits), axis, -1)
-    if given.shape[-1] == 1:
-        other = ops.zeros_like(given) if logits is not None else 1 - given
-        given = ops.concatenate([other, given], axis=-1)
     if logits is not None:
-        return given
+        return columns_of(logits, axis, True)
+    given = columns_of(y_pred, axis, False)
     p = given / ops.sum(given, axis=-1, keepdims=True)
     return ops.log(ops.clip(p, keras.config.epsilon(), 1 - keras.config.epsilon()))

@@ -13,13 +13,15 @@ import keras
 import numpy as np
 from keras import ops
 from keras.src.backend import set_keras_mask
+from keras.src.trainers.compile_utils import get_loss
 
 from sigua import Method, Split, step
 from sigua.conditions import reads
 from sigua.confidence import zeros
 from sigua.requirements import require_method
 from sigua_keras import _check, _loss, _ops
-from sigua_keras._examples import Examples, Groups, Part, column_of
+from sigua_keras._check import Groups
+from sigua_keras._examples import Examples, Part, column_of
 from sigua_keras._loss import Loss, Tensor
 from sigua_keras._ops import TENSORS, view_of
 from sigua_keras._schedule import Clock, Shares
@@ -46,7 +48,7 @@ class Objective:
         """Make the class confidence for predictions, symbolic or not."""
         if not self.shares.lacks_confidence or len(y_pred.shape) < 2:
             return
-        axis = -1 if _loss.is_alias(loss) else _loss.class_axis(keras.losses.get(loss), y_pred)
+        axis = _loss.class_axis(get_loss(loss, y_pred, y_pred), y_pred)
         self.shares.open(_loss.num_classes(y_pred, axis))
 
     def measure(
@@ -66,28 +68,23 @@ class Objective:
         """
         method, shares, view = self.method, self.shares, view_of(y_pred, eager)
         _check.weight(method, sample_weight)
-        loss = compiled if self.loss is None else _loss.resolve(self.loss, y_true, y_pred)
-        one_class = _check.prediction(method, loss, y_pred, self.groups)
-        given = Examples(loss, y_true, y_pred, one_class)
+        loss = get_loss(self.loss, y_true, y_pred) or compiled
+        given = Examples(method, loss, y_true, y_pred, self.groups)
         shares.open(_loss.num_classes(y_pred, given.axis))
-        losses = given.losses(method.correction, self.matrix)
+        losses = given.losses(self.matrix)
         marked = _check.reads_signs(method)
         part = Part(losses, given.asked, given.known, sample_weight, marked, view)
-        margins = None
-        if reads(method.condition, "margins"):
-            before = None if shares.seen is None else ops.convert_to_tensor(shares.seen)
-            margins = given.margins(losses, before, view)
-        groups = view.see(given.groups(self.groups, y_true, losses))
-        rules = {"sums": given.class_sums(method, view), "margins": margins, "groups": groups}
+        before = None if shares.seen is None else ops.convert_to_tensor(shares.seen)
+        rules = given.rules(losses, before, view)
         with np.errstate(invalid="ignore"):  # NumPy warns of infinite logits, where others do not
             chosen = part.select(method, shares.numbers(view), **rules)
-            if shares.seen is not None and margins is not None:
-                shares.see(ops.convert_to_tensor(margins.sums(part.valid)))
+            if before is not None and rules["margins"] is not None:
+                shares.see(ops.convert_to_tensor(rules["margins"].sums(part.valid)))
         masks = [part.lost, chosen.good, part.valid, chosen.bad]
         shares.count(view.ops.sum(view.ops.stack(masks), axis=1))
         weights = chosen.weights
-        if one_class and given.is_dense:  # a traced step cannot raise, but NaN is seen
-            several = view.see(given.several())
+        several = view.see(given.several())
+        if several is not None:  # a traced step cannot raise, but NaN is seen
             weights = view.ops.where(several & part.valid, float("nan"), weights)
         weights = weights if part.weight is None else weights * part.weight
         silent, weights = (ops.reshape(x, ops.shape(losses)) for x in (chosen.silent, weights))
@@ -124,10 +121,8 @@ def corrected_losses(
         ValueError: arguments that do not fit the method or each other.
     """
     y, y_pred = ops.convert_to_tensor(y), ops.convert_to_tensor(y_pred)
-    loss = _loss.resolve(loss, y, y_pred)
-    one_class = _check.prediction(require_method(method), loss, y_pred, None)
-    given = Examples(loss, y, y_pred, one_class)
-    losses = given.losses(method.correction, step.matrix(_ops, method, None))
+    given = Examples(require_method(method), get_loss(loss, y, y_pred), y, y_pred)
+    losses = given.losses(step.matrix(_ops, method, None))
     return losses if given.known is None else ops.where(given.known, losses, float("nan"))
 
 
@@ -175,18 +170,16 @@ def select(
         part = Part(losses, sample_weight=where)
     else:
         y, y_pred = ops.convert_to_tensor(y), ops.convert_to_tensor(y_pred)
-        loss = _loss.resolve("crossentropy", y, y_pred, from_logits=from_logits)
-        _check.prediction(method, loss, y_pred, groups)
-        given = Examples(loss, y, y_pred, one_class=True)
+        losses_of = keras.losses.CategoricalCrossentropy, keras.losses.BinaryCrossentropy
+        loss = losses_of[y_pred.shape[-1] == 1](from_logits=from_logits)
+        given = Examples(method, loss, y, y_pred, groups)
         part = Part(losses, given.asked, given.known, where)
-        rules = {"groups": given.groups(groups, y, losses)}
-        rules["sums"] = given.class_sums(method, TENSORS)
-        if reads(method.condition, "margins"):
-            by_class, counts = (reads(method.condition, it) for it in ("confidence", "counts"))
-            if by_class and confidence is None:
-                confidence = zeros(_loss.num_classes(y_pred, given.axis), counts)
-            state = ops.convert_to_tensor(confidence) if by_class else None
-            rules["margins"] = given.margins(losses, state, TENSORS)
+        if not reads(method.condition, "confidence"):
+            confidence = None
+        elif confidence is None:
+            confidence = zeros(max(y_pred.shape[-1], 2), reads(method.condition, "counts"))
+        state = None if confidence is None else ops.convert_to_tensor(confidence)
+        rules = given.rules(losses, state, TENSORS)
     if trusted is not None:
         alone = not isinstance(trusted, Split)
         masks = (ops.convert_to_tensor(mask) for mask in ([trusted] if alone else trusted))

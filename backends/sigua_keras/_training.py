@@ -147,9 +147,7 @@ class TrainFunction:
     def __call__(self, *args: Any) -> Any:
         sigua, model = self.sigua, self.sigua.model
         if JAX and any(each.shares.lacks_confidence for each in sigua.all):
-            args = _opened(sigua, *args)
-            model.make_train_function(force=True)  # whose state has more variables
-            return model.train_function(*args)
+            return _opened(sigua, *args)
         several = model.steps_per_execution > 1
         before = _count(model, args[0]) if several else 0
         try:
@@ -235,7 +233,7 @@ def _rewritten(sigua: Objectives, state: Any) -> Any:
 
 
 def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
-    """Return the arguments of JAX's step with a class confidence for each objective's classes.
+    """Return what JAX's step returns, after a class confidence was made for each objective.
 
     A step on JAX cannot make variables; the first mini-batch says how many classes there are.
     """
@@ -244,8 +242,9 @@ def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
     x = keras.utils.unpack_x_y_sample_weight(first)[0]
     given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
     sigua.open(model.compute_output_spec(given))
+    model.make_train_function(force=True)  # whose state has more variables
     state = model._get_jax_state(*[True] * 4, purge_model_variables=True)
-    return state, itertools.chain([first], data)
+    return model.train_function(state, itertools.chain([first], data))
 
 
 def _restore(model: Any, state: Any) -> None:

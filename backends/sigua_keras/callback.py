@@ -8,12 +8,13 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import keras
+import numpy as np
+from keras.src.trainers.compile_utils import get_loss
 
 from sigua import Method, checks
 from sigua.requirements import require_method
 from sigua_keras import _check
-from sigua_keras._examples import Groups
-from sigua_keras._loss import is_alias
+from sigua_keras._check import Groups
 from sigua_keras._objective import Objective
 from sigua_keras._outputs import Objectives
 from sigua_keras._training import add, objectives_of
@@ -85,8 +86,7 @@ class SIGUA(keras.callbacks.Callback):
         super().__init__()
         require_method(method)
         _check.groups(method, groups)
-        if not is_alias(loss):
-            keras.losses.get(loss)  # which refuses what it does not know
+        get_loss(loss, np.empty((1, 1)), np.empty((1, 1)))  # which refuses what it does not know
         if steps_per_epoch is not None:
             advice = "try the number of mini-batches per epoch"
             steps_per_epoch = checks.whole("steps_per_epoch", steps_per_epoch, 1, advice)

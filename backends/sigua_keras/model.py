@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from sigua import Method
-from sigua_keras._examples import Groups
+from sigua_keras._check import Groups
 from sigua_keras.callback import SIGUA
 
 _ARGUMENTS = ("output", "loss", "groups", "steps_per_epoch")
@@ -119,15 +119,12 @@ class SIGUAModel(keras.Model):
             shares.seen.assign(np.asarray(seen))
 
     def get_config(self) -> dict[str, Any]:
-        save = keras.saving.serialize_keras_object
-        config = {name: save(getattr(self._callback, name)) for name in _ARGUMENTS}
-        config |= {"name": self.name, "trainable": self.trainable}
-        config |= {"dtype": save(self.dtype_policy), "model": save(self.model)}
-        return config | {"method": self.method.to_dict()}
+        config = {name: getattr(self._callback, name) for name in _ARGUMENTS}
+        config |= {name: getattr(self, name) for name in ("model", "name", "trainable")}
+        config |= {"dtype": self.dtype_policy, "method": self.method.to_dict()}
+        return dict(keras.saving.serialize_keras_object(config))
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> SIGUAModel:
-        load = keras.saving.deserialize_keras_object
-        names = ("model", "loss", "groups", "dtype")
-        loaded = {name: load(config[name], custom_objects=custom_objects) for name in names}
-        return cls(**config | loaded | {"method": Method.from_dict(config["method"])})
+        config = keras.saving.deserialize_keras_object(config, custom_objects=custom_objects)
+        return cls(**config | {"method": Method.from_dict(config["method"])})
