@@ -61,25 +61,24 @@ class Shares:
         method: its schedules are followed.
 
     Attributes:
+        values, variables: gamma and the condition's numbers in the epoch.
         seen: the class confidence (`sigua.confidence`), if the method's rule reads it.
             Under tf.distribute each replica has its own; outside a step it reads as their mean.
-        written: whether numbers were written since a compiled step read them.
     """
 
     def __init__(self, method: Method) -> None:
         self.method = method
         self.metrics = Share("sigua_good", 1), Share("sigua_bad", 3)
         self._carrier: Any = self.metrics[0]  # which tracks its attributes
-        self._values = method.at(0)
-        types = [INTEGER if isinstance(value, int) else "float32" for value in self._values]
+        self.values = method.at(0)
+        types = [INTEGER if isinstance(value, int) else "float32" for value in self.values]
         self.variables = self._carrier.numbers = [
             variable(f"number_{i}", value, dtype)
-            for i, (value, dtype) in enumerate(zip(self._values, types, strict=True))
+            for i, (value, dtype) in enumerate(zip(self.values, types, strict=True))
         ]
         self.reads_confidence = reads(method.condition, "confidence")
         self._counts = reads(method.condition, "counts")
         self.seen: Any = None
-        self.written = False
 
     def name_after(self, output: Any) -> None:
         """Add the name of an output to the names of the metrics, as Keras does; None for none."""
@@ -132,7 +131,7 @@ class Shares:
     def numbers(self, view: View) -> tuple[Any, ...]:
         """Return gamma and the condition's numbers, which a compiled step reads as tensors."""
         if view is ARRAYS:
-            return self._values
+            return self.values
         return tuple(ops.convert_to_tensor(each) for each in self.variables)
 
     def set_epoch(self, epoch: float) -> None:
@@ -148,16 +147,9 @@ class Shares:
                     f"condition: must return numbers of the same type in each epoch, got {value!r} "
                     f"at epoch {epoch:g} and an integer at epoch 0; try floats"
                 )
-        self._values = values
-        self.rewritten()
-        self.written = True
-
-    def rewritten(self) -> list[keras.Variable]:
-        """Write the numbers again and return their variables: a step on JAX consumes them."""
-        for each, value in zip(self.variables, self._values, strict=True):
+        self.values = values
+        for each, value in zip(self.variables, values, strict=True):
             each.assign(value)
-        self.written = False
-        return self.variables
 
 
 class Clock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -148,11 +148,12 @@ class TrainFunction:
         sigua, model = self.sigua, self.sigua.model
         if JAX and any(each.shares.lacks_confidence for each in sigua.all):
             return _opened(sigua, *args)
+        if JAX:
+            numbers = [number for each in sigua.all for number in each.shares.values]
+            args = args[0], zip(args[1], itertools.repeat(numbers))  # an endless one
         several = model.steps_per_execution > 1
         before = _count(model, args[0]) if several else 0
         try:
-            if JAX and any(each.shares.written for each in sigua.all):
-                args = _rewritten(sigua, args[0]), *args[1:]
             with sigua.during("step"):
                 result = self.run(*args)
         except Exception as error:
@@ -196,6 +197,7 @@ def _ask(model: Any, steps: int, methods: list[Method]) -> None:
 def carried(sigua: Objectives, train_step: Any) -> Any:
     """Return a training step that carries our variables on JAX, also if a user wrote the step.
 
+    The numbers of the epoch come with the data, because the trainer holds the state for an epoch.
     Keras's guide to a JAX step calls `compute_loss` outside any stateless scope, where it would
     read the numbers as they were when the step was traced. Each train function needs a new step,
     because jax.jit recognises a function and would not trace it again for another loss.
@@ -204,32 +206,24 @@ def carried(sigua: Objectives, train_step: Any) -> Any:
         return train_step
 
     def step(state: Any, data: Any) -> Any:
-        ours = [variable for metric in sigua.metrics for variable in metric.variables]
-        places = _places(sigua, ours)
-        mapping = [(variable, state[3][i]) for variable, i in zip(ours, places, strict=True)]
-        with keras.StatelessScope(state_mapping=mapping) as scope:
-            logs, (*others, values) = train_step(state, data)
+        (*others, values), (data, numbers) = state, data
         values = list(values)
-        for i, (variable, before) in zip(places, mapping, strict=True):
+        place = {id(v): i for i, v in enumerate(sigua.model.metrics_variables)}
+        variables = [variable for each in sigua.all for variable in each.shares.variables]
+        for variable, number in zip(variables, numbers, strict=True):
+            values[place[id(variable)]] = keras.ops.convert_to_tensor(number, variable.dtype)
+        ours = [variable for metric in sigua.metrics for variable in metric.variables]
+        mapping = [(variable, values[place[id(variable)]]) for variable in ours]
+        with keras.StatelessScope(state_mapping=mapping) as scope:
+            logs, (*others, values) = train_step((*others, values), data)
+        values = list(values)
+        for variable, before in mapping:
             after = scope.get_current_value(variable)
-            values[i] = values[i] if after is before else after
+            if after is not before:
+                values[place[id(variable)]] = after
         return logs, (*others, values)
 
     return step
-
-
-def _places(sigua: Objectives, variables: Sequence[Any]) -> list[int]:
-    """Return where the variables are among those that JAX's step takes and returns."""
-    place = {id(v): i for i, v in enumerate(sigua.model.metrics_variables)}
-    return [place[id(v)] for v in variables]
-
-
-def _rewritten(sigua: Objectives, state: Any) -> Any:
-    """Return the state of JAX's step with the numbers of the epoch, which may be another one."""
-    *others, values = state
-    numbers = [number for each in sigua.all for number in each.shares.rewritten()]
-    anew = dict(zip(_places(sigua, numbers), numbers, strict=True))
-    return (*others, [anew[i].value if i in anew else v for i, v in enumerate(values)])
 
 
 def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
