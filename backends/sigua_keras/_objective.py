@@ -44,13 +44,6 @@ class Objective:
         self.clock = Clock(self.shares, steps_per_epoch)
         self.for_one_fit = self.reached = self._warned = self._told_of_lost = False
 
-    def open(self, loss: Loss, y_pred: Any) -> None:
-        """Make the class confidence for predictions, symbolic or not."""
-        if not self.shares.lacks_confidence or len(y_pred.shape) < 2:
-            return
-        axis = _loss.class_axis(get_loss(loss, y_pred, y_pred), y_pred)
-        self.shares.open(_loss.num_classes(y_pred, axis))
-
     def measure(
         self, compiled: Loss, y_true: Tensor, y_pred: Tensor, sample_weight: Any, eager: bool
     ) -> tuple[Tensor, Tensor]:
@@ -77,7 +70,7 @@ class Objective:
         before = None if shares.seen is None else ops.convert_to_tensor(shares.seen)
         rules = given.rules(losses, before, view)
         with np.errstate(invalid="ignore"):  # NumPy warns of infinite logits, where others do not
-            chosen = part.select(method, shares.numbers(view), **rules)
+            chosen = part.select(method, self.clock.numbers(view), **rules)
             if before is not None and rules["margins"] is not None:
                 shares.see(ops.convert_to_tensor(rules["margins"].sums(part.valid)))
         masks = [part.lost, chosen.good, part.valid, chosen.bad]

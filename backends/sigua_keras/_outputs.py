@@ -9,8 +9,9 @@ from typing import Any
 
 import keras
 from keras import ops, tree
+from keras.src.trainers.compile_utils import get_loss
 
-from sigua_keras import _check
+from sigua_keras import _check, _loss
 from sigua_keras._objective import Objective
 
 EAGER = keras.config.backend() == "torch"
@@ -116,7 +117,10 @@ class Objectives:
         for each in self.all:
             index = outputs.index(each.output)
             loss = each.loss or outputs.part(self.model.loss, index)
-            each.open(loss, outputs.part(y_pred, index))
+            found = outputs.part(y_pred, index)
+            if len(found.shape) > 1:
+                axis = _loss.class_axis(get_loss(loss, found, found), found)
+                each.shares.open(_loss.num_classes(found, axis))
 
     @contextmanager
     def during(self, what: str) -> Iterator[None]:
@@ -157,10 +161,10 @@ class Objectives:
             raise _check.another()
         stood = set()
         for i, entry in enumerate(compiled._flat_losses):
-            index = next((index for index in at if outputs.is_at(entry.path, index)), None)
-            signed = Signed(entry.loss, at.get(index), self)
+            found = [index for index in at if outputs.is_at(entry.path, index)]
+            signed = Signed(entry.loss, at[found[0]] if found else None, self)
             compiled._flat_losses[i] = entry._replace(loss=signed)
-            stood.add(index)
+            stood.update(found)
         for index in at:
             _check.compiled(index if index in stood else None, outputs.names[index])
         self._standing = compiled

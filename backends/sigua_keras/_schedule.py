@@ -61,7 +61,6 @@ class Shares:
         method: its schedules are followed.
 
     Attributes:
-        values, variables: gamma and the condition's numbers in the epoch.
         seen: the class confidence (`sigua.confidence`), if the method's rule reads it.
             Under tf.distribute each replica has its own; outside a step it reads as their mean.
     """
@@ -69,13 +68,7 @@ class Shares:
     def __init__(self, method: Method) -> None:
         self.method = method
         self.metrics = Share("sigua_good", 1), Share("sigua_bad", 3)
-        self._carrier: Any = self.metrics[0]  # which tracks its attributes
-        self.values = method.at(0)
-        types = [INTEGER if isinstance(value, int) else "float32" for value in self.values]
-        self.variables = self._carrier.numbers = [
-            variable(f"number_{i}", value, dtype)
-            for i, (value, dtype) in enumerate(zip(self.values, types, strict=True))
-        ]
+        self.carrier: Any = self.metrics[0]  # which tracks its attributes
         self.reads_confidence = reads(method.condition, "confidence")
         self._counts = reads(method.condition, "counts")
         self.seen: Any = None
@@ -97,7 +90,7 @@ class Shares:
         if self.seen is None:
             each = {"aggregation": "mean", "synchronization": "on_read"}
             zeros = confidence.zeros(k, self._counts)
-            self.seen = self._carrier.seen = variable("confidence", zeros, **each)
+            self.seen = self.carrier.seen = variable("confidence", zeros, **each)
         elif self.seen.shape[1] != k:
             raise ValueError(
                 "model: must keep its number of classes, because the class confidence has one "
@@ -128,32 +121,14 @@ class Shares:
         if self.seen is not None:
             self.seen.assign(np.zeros(self.seen.shape, dtype="float32"))
 
-    def numbers(self, view: View) -> tuple[Any, ...]:
-        """Return gamma and the condition's numbers, which a compiled step reads as tensors."""
-        if view is ARRAYS:
-            return self.values
-        return tuple(ops.convert_to_tensor(each) for each in self.variables)
-
-    def set_epoch(self, epoch: float) -> None:
-        """Write an epoch's numbers.
-
-        Raises:
-            ValueError: a schedule's value is refused, or numbers change type; nothing is changed.
-        """
-        values = self.method.at(epoch)
-        for each, value in zip(self.variables, values, strict=True):
-            if isinstance(value, float) and "int" in each.dtype:
-                raise ValueError(
-                    f"condition: must return numbers of the same type in each epoch, got {value!r} "
-                    f"at epoch {epoch:g} and an integer at epoch 0; try floats"
-                )
-        self.values = values
-        for each, value in zip(self.variables, values, strict=True):
-            each.assign(value)
-
 
 class Clock:
-    """Keeps the epoch, which is set, or counted in steps, and writes its numbers."""
+    """Keeps the epoch, which is set, or counted in steps, and the numbers that go with it.
+
+    Attributes:
+        values: gamma and the condition's numbers in the epoch.
+        variables: the same, for a compiled step.
+    """
 
     def __init__(self, shares: Shares, steps_per_epoch: int | None) -> None:
         self.shares, self.steps_per_epoch = shares, steps_per_epoch
@@ -161,15 +136,38 @@ class Clock:
         self._epoch, self._step = 0.0, 0
         self._ahead: float | None = None  # by how much it is ahead of the epochs of `fit`
         self._more = False  # whether this `fit` has more epochs after this one
+        self.values = shares.method.at(0)
+        self.variables = shares.carrier.numbers = [
+            variable(f"number_{i}", value, INTEGER if isinstance(value, int) else "float32")
+            for i, value in enumerate(self.values)
+        ]
+
+    def numbers(self, view: View) -> tuple[Any, ...]:
+        """Return the numbers of the epoch, which a compiled step reads as tensors."""
+        if view is ARRAYS:
+            return self.values
+        return tuple(ops.convert_to_tensor(each) for each in self.variables)
 
     @property
     def epoch(self) -> float:
         return self._epoch if self.steps_per_epoch is None else self._step / self.steps_per_epoch
 
     def set(self, epoch: float) -> None:
-        """Write the numbers of an epoch; nothing changes if the epoch is refused."""
-        self.shares.set_epoch(epoch)
-        self._epoch, self.finished = float(epoch), False
+        """Set the epoch and its numbers.
+
+        Raises:
+            ValueError: a schedule's value is refused, or numbers change type; nothing is changed.
+        """
+        values = self.shares.method.at(epoch)
+        for each, value in zip(self.variables, values, strict=True):
+            if isinstance(value, float) and "int" in each.dtype:
+                raise ValueError(
+                    f"condition: must return numbers of the same type in each epoch, got {value!r} "
+                    f"at epoch {epoch:g} and an integer at epoch 0; try floats"
+                )
+        for each, value in zip(self.variables, values, strict=True):
+            each.assign(value)
+        self.values, self._epoch, self.finished = values, float(epoch), False
         self._step = round(epoch * (self.steps_per_epoch or 0))
 
     def begin_fit(self) -> None:
@@ -199,5 +197,5 @@ class Clock:
             return self._epoch == 0 and not self._more and self.shares.method.horizon > 0
         before, self._step = self.epoch, self._step + steps
         if before < self.shares.method.horizon:
-            self.shares.set_epoch(self.epoch)
+            self.set(self.epoch)
         return False

@@ -149,7 +149,7 @@ class TrainFunction:
         if JAX and any(each.shares.lacks_confidence for each in sigua.all):
             return _opened(sigua, *args)
         if JAX:
-            numbers = [number for each in sigua.all for number in each.shares.values]
+            numbers = [number for each in sigua.all for number in each.clock.values]
             args = args[0], zip(args[1], itertools.repeat(numbers))  # an endless one
         several = model.steps_per_execution > 1
         before = _count(model, args[0]) if several else 0
@@ -209,7 +209,7 @@ def carried(sigua: Objectives, train_step: Any) -> Any:
         (*others, values), (data, numbers) = state, data
         values = list(values)
         place = {id(v): i for i, v in enumerate(sigua.model.metrics_variables)}
-        variables = [variable for each in sigua.all for variable in each.shares.variables]
+        variables = [variable for each in sigua.all for variable in each.clock.variables]
         for variable, number in zip(variables, numbers, strict=True):
             values[place[id(variable)]] = keras.ops.convert_to_tensor(number, variable.dtype)
         ours = [variable for metric in sigua.metrics for variable in metric.variables]
@@ -248,9 +248,7 @@ def _restore(model: Any, state: Any) -> None:
     """
     if any(value.is_deleted() for value in keras.tree.flatten(list(state))):
         return
-    model._jax_state = None  # of an earlier step, which a later sync would restore
-    own = [model.trainable_variables, model.non_trainable_variables]
-    own += [model.optimizer.variables, model.metrics_variables]
-    for variables, values in zip(own, state, strict=True):
-        for variable, value in zip(variables, values, strict=False):
-            variable.assign(value)
+    parts = ("trainable", "non_trainable", "optimizer", "metrics")
+    names = (f"{part}_variables" for part in parts)
+    model._jax_state, model._jax_state_synced = dict(zip(names, state, strict=True)), False
+    model.jax_state_sync()

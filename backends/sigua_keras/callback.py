@@ -112,10 +112,7 @@ class SIGUA(keras.callbacks.Callback):
             ValueError: the model cannot be trained with SIGUA, or the callback is attached to
                 another one.
         """
-        found = objectives_of(model)
-        self._leave(model)
-        found.leave_one_fit()  # one that was interrupted
-        self._begin(model, for_one_fit=False)
+        self._begin(model, anew=True).for_one_fit = False
 
     def set_epoch(self, epoch: float) -> None:
         """Set the epoch that begins; epochs count from 0 and may be fractional.
@@ -136,48 +133,46 @@ class SIGUA(keras.callbacks.Callback):
         if self._sigua is not None and self._objective is not None:
             self._sigua.remove(self._objective)
 
-    def _leave(self, model: Any) -> None:
-        """Let go of another model, if its `fit` is over."""
-        if self._sigua is None or self._sigua.model is model:
-            return
-        if self._is_in_use and not self._is_for_one_fit:
-            raise ValueError(
-                "SIGUA: must be attached to one model at a time, got a second one; "
-                "try detach() first, or another SIGUA"
-            )
-        self.detach()  # after a fit that was interrupted
-
-    def enter(self, model: Any, for_one_fit: bool = False) -> Objective:
-        """Be one of those that a model trains with, in the train functions that it makes."""
-        objective = self._objective
-        again = for_one_fit and self._sigua is not None and self._sigua.model is model
+    def enter(self, model: Any, anew: bool = True) -> Objective:
+        """Be one of those that a model trains with, by the train functions that it will make."""
+        found, other, objective = objectives_of(model), self._trained, self._objective
+        if other is not None and other is not model:
+            self._end_one_fit()  # which was interrupted
+            if self._trained is not None:
+                raise ValueError(
+                    "SIGUA: must be attached to one model at a time, got a second one; "
+                    "try detach() first, or another SIGUA"
+                )
+        if anew:
+            found.leave_one_fit()  # which was interrupted, too
+        again = not anew and self._sigua is not None and self._sigua.model is model
         if objective is None or not again:
             strategy = getattr(model, "distribute_strategy", None)  # of tf.distribute
             arguments = self.method, self.output, self.loss, self.groups, self.steps_per_epoch
             with nullcontext() if strategy is None else strategy.scope():
                 objective = Objective(*arguments)
-        objective.for_one_fit = for_one_fit
         self._sigua, self._objective = add(model, objective), objective
         return objective
 
-    def _begin(self, model: Any, for_one_fit: bool) -> None:
-        self.enter(model, for_one_fit)
-        try:  # without force, a model that was fitted before would keep its plain step
+    def _begin(self, model: Any, anew: bool) -> Objective:
+        objective = self.enter(model, anew)
+        objective.for_one_fit = True
+        with self._cleaning():  # without force, a model fitted before would keep its plain step
             model.make_train_function(force=True)
-        except Exception:
+        return objective
+
+    @property
+    def _trained(self) -> Any:
+        """The model that trains with it now; None if there is none."""
+        sigua = self._sigua
+        return None if sigua is None or self._objective not in sigua.all else sigua.model
+
+    def _end_one_fit(self) -> None:
+        if self._objective is not None and self._objective.for_one_fit:
             self.detach()
-            raise
-
-    @property
-    def _is_in_use(self) -> bool:
-        return self._sigua is not None and self._objective in self._sigua.all
-
-    @property
-    def _is_for_one_fit(self) -> bool:
-        return self._objective is not None and self._objective.for_one_fit
 
     def _attached(self) -> Objective:
-        if self._objective is None or not self._is_in_use:
+        if self._objective is None or self._trained is None:
             raise ValueError(
                 "SIGUA: must be attached to a model, got none; "
                 "try attach(model) first, and no train_on_batch inside fit"
@@ -190,14 +185,12 @@ class SIGUA(keras.callbacks.Callback):
         try:
             yield
         except Exception:
-            if self._is_for_one_fit:
-                self.detach()
+            self._end_one_fit()
             raise
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._leave(self.model)
-        if not self._is_in_use:
-            self._begin(self.model, for_one_fit=True)
+        if self._trained is not self.model:
+            self._begin(self.model, anew=False)
         self._attached().clock.begin_fit()
         # Keras does not tell callbacks of each other, but their list is what calls them.
         caller = inspect.currentframe().f_back  # type: ignore[union-attr]  # CPython has frames
@@ -213,5 +206,4 @@ class SIGUA(keras.callbacks.Callback):
             self._attached().end_epoch(epoch, logs)
 
     def on_train_end(self, logs: Any = None) -> None:
-        if self._is_for_one_fit:
-            self.detach()
+        self._end_one_fit()

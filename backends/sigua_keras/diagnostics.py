@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sigua import Method, checks, label_losses, label_margins, reference
+from sigua import Method, Split, checks, label_losses, label_margins, reference
 from sigua.diagnostics import masks_to_count, report
 from sigua.requirements import require_classes
 from sigua_keras._outputs import Outputs
@@ -181,14 +180,11 @@ class LabelWatch(keras.callbacks.Callback):
     ) -> dict[str, float]:
         with np.errstate(divide="ignore"):
             logits = np.log(p)
-        counts: Counter[str] = Counter()
-        for start in range(0, len(p), self.batch_size):
-            part = slice(start, start + self.batch_size)
-            chosen = reference.step(method, logits[part], self.y[part], epoch).split
-            everyone = np.ones_like(chosen.good)
-            masks = masks_to_count(chosen, everyone, intact=intact[part])
-            counts.update({name: int(mask.sum()) for name, mask in masks.items()})
-        done = report(counts)
+        parts = (slice(i, i + self.batch_size) for i in range(0, len(p), self.batch_size))
+        splits = [reference.step(method, logits[i], self.y[i], epoch).split for i in parts]
+        split = Split(*(np.concatenate(masks) for masks in zip(*splits, strict=True)))
+        masks = masks_to_count(split, np.ones_like(split.good), intact=intact)
+        done = report({name: int(mask.sum()) for name, mask in masks.items()})
         names = ("good_precision", "good_recall", "bad_precision", "bad_recall")
         return {name: getattr(done, name) for name in names}
 
