@@ -42,11 +42,11 @@ def prediction(method: Method, loss: Any, y_pred: Any, groups: Groups) -> bool:
     """
     margins = reads(method.condition, "margins")
     one_class = groups == "class" or method.T is not None or margins
-    k = _loss.num_classes(y_pred, _loss.class_axis(loss, y_pred))
-    requirements.require_classes(method, k, "predictions")
+    several = _loss.function_of(loss) in _loss.BINARY and y_pred.shape[-1] != 1  # sigmoids
+    requirements.require_classes(method, _loss.num_classes(loss, y_pred), "predictions")
     if margins:
         _require_cross_entropy(loss, y_pred)
-    if one_class and _loss.is_several(loss, y_pred):
+    if one_class and several:
         name = "groups" if groups == "class" else "T" if method.T is not None else "method"
         raise ValueError(
             f"{name}: must have one class per example, got {_loss.name_of(loss)} for predictions "
@@ -59,6 +59,7 @@ def prediction(method: Method, loss: Any, y_pred: Any, groups: Groups) -> bool:
 def _require_cross_entropy(loss: Any, y_pred: Any) -> None:
     """Raise ValueError unless a loss takes one probability or logit per class."""
     name, units = _loss.name_of(loss), y_pred.shape[-1]
+    fitting: tuple[Any, ...] = _loss.BINARY if units == 1 else _loss.OF_PROBABILITIES
     if not _loss.is_keras(loss):
         if _loss.option(loss, "from_logits") is None:
             raise ValueError(
@@ -66,7 +67,7 @@ def _require_cross_entropy(loss: Any, y_pred: Any) -> None:
                 f"probabilities of classes, which margins need, got {name} without it; "
                 "try loss.from_logits = True"
             )
-    elif not _loss.is_between_classes(loss, units):
+    elif _loss.function_of(loss) not in fitting:
         raise ValueError(
             "loss: must be a cross-entropy between classes, because margins are differences of "
             f"their probabilities, got {name} for predictions {tuple(y_pred.shape)}; try "

@@ -51,7 +51,8 @@ class Examples:
         if self._is_column and self.units != 1:
             # Some losses of Keras silently broadcast (n, 1) against (n, k) into (n, n).
             self.y_true = ops.squeeze(self.y_true, self.axis)
-        self.is_dense = _loss.is_dense(self.y_true, y_pred, self.axis)
+        width = self.y_true.shape[self.axis] if self._has_axis else None
+        self.is_dense = width == self.units > 1  # rows with an entry per class
         mask, ignored = get_keras_mask(y_pred), _loss.option(loss, "ignore_class")
         self.asked = None if mask is None else ops.cast(mask, "bool")
         if ignored is not None and not self.is_dense:
@@ -225,17 +226,16 @@ class Part:
         if mask is not None:
             set_keras_mask(losses, None)
             self.mask = _both(asked, ops.cast(mask, "bool"))
-        self._view, own = view, view.ops
-        self.ranked = own.reshape(view.see(ops.stop_gradient(losses)), (-1,))
-        valid = own.ones_like(self.ranked, dtype="bool")
-        if self.mask is not None:
-            valid = view.see(column_of("mask", self.mask, losses))
+        self._names = names = view.names
+        self.ranked = names.reshape(view.see(ops.stop_gradient(losses)), (-1,))
+        there = ops.ones_like(losses, "bool") if self.mask is None else self.mask
+        valid = view.see(column_of("mask", there, losses))
         if sample_weight is not None:
-            weight = column_of("sample_weight", _loss.float32(sample_weight), losses)
-            weight = view.see(weight)
+            weight = view.see(column_of("sample_weight", _loss.float32(sample_weight), losses))
             valid = valid & (weight != 0)
             # A traced step cannot raise; a loss of NaN is at least seen, whereas climbing is not.
-            self.weight = own.abs(weight) if signs else own.where(weight < 0, float("nan"), weight)
+            refused = names.where(weight < 0, float("nan"), weight)
+            self.weight = names.abs(weight) if signs else refused
             self.trusted = weight > 0 if signs else None
         self.valid = valid
         if known is not None:
@@ -246,7 +246,7 @@ class Part:
 
     def select(self, method: Method, numbers: tuple[Any, ...], **given: Any) -> step.Selection:
         """Return who is good, who is bad, and what each weighs, as `sigua.step.select`."""
-        names = self._view.names
+        names = self._names
         shares = names.cast(self.valid, self.ranked) if method.separate else None
         marks = {"valid": self.valid, "shares": shares, "trusted": self.trusted}
         return step.select(names, method, numbers, self.ranked, **marks, **given)

@@ -16,14 +16,15 @@ _DENSE = keras.losses.categorical_crossentropy
 _BINARY = keras.losses.binary_crossentropy
 _GCE = keras.losses.categorical_generalized_cross_entropy
 BINARY = (_BINARY, keras.losses.binary_focal_crossentropy)
-OF_CLASSES = (_SPARSE, _DENSE, keras.losses.categorical_focal_crossentropy, _GCE)
-_OF_PROBABILITIES = (*OF_CLASSES, keras.losses.kl_divergence)
-_OF_NO_ROWS = (_SPARSE, _GCE, keras.losses.ctc, keras.losses.circle)
+OF_INTEGERS = (_SPARSE, _GCE)
+OF_CLASSES = (*OF_INTEGERS, _DENSE, keras.losses.categorical_focal_crossentropy)
+OF_PROBABILITIES = (*OF_CLASSES, keras.losses.kl_divergence)
+_OF_NO_ROWS = (*OF_INTEGERS, keras.losses.ctc, keras.losses.circle)
 """Losses of Keras whose labels do not have the predictions' shape."""
 
 
 def function_of(loss: Loss) -> Any:
-    """Return the function that a loss object of Keras wraps; any other loss as it is."""
+    """Return the function that a loss object wraps, as Keras makes of each; another as it is."""
     return getattr(loss, "fn", loss)
 
 
@@ -32,9 +33,7 @@ def is_keras(loss: Loss) -> bool:
 
 
 def name_of(loss: Loss) -> str:
-    """Return the name of a function, also of one that Keras has wrapped, or of a loss object."""
-    found = function_of(loss)
-    return str(getattr(found, "__name__", None) or getattr(found, "name", type(found).__name__))
+    return str(getattr(function_of(loss), "__name__", loss.name))
 
 
 def option(loss: Loss, name: str, default: Any = None) -> Any:
@@ -50,29 +49,8 @@ def class_axis(loss: Loss, y_pred: Tensor) -> int:
     return int(axis) % len(y_pred.shape)
 
 
-def num_classes(y_pred: Tensor, axis: int = -1) -> int:
-    return max(y_pred.shape[axis], 2)
-
-
-def is_dense(y_true: Tensor, y_pred: Tensor, axis: int = -1) -> bool:
-    """Return whether labels are rows with an entry per class."""
-    k = y_pred.shape[axis]
-    return len(y_true.shape) == len(y_pred.shape) and y_true.shape[axis] == k and k > 1
-
-
-def is_of_integers(loss: Loss) -> bool:
-    """Return whether labels are class indices for a loss of Keras."""
-    return function_of(loss) in (_SPARSE, _GCE)
-
-
-def is_several(loss: Loss, y_pred: Tensor) -> bool:
-    """Return whether a row holds several labels, each with a sigmoid of its own."""
-    return y_pred.shape[-1] != 1 and function_of(loss) in BINARY
-
-
-def is_between_classes(loss: Loss, units: int) -> bool:
-    """Return whether a loss of Keras takes one probability or logit per class."""
-    return function_of(loss) in (BINARY if units == 1 else _OF_PROBABILITIES)
+def num_classes(loss: Loss, y_pred: Tensor) -> int:
+    return max(y_pred.shape[class_axis(loss, y_pred)], 2)
 
 
 def is_cross_entropy(loss: Loss, y_pred: Tensor, axis: int) -> bool:
@@ -101,9 +79,9 @@ def per_example(loss: Loss, y_true: Tensor, y_pred: Tensor) -> Tensor:
     """
     _require_labels(loss, y_true, y_pred)
     y_true, y_pred = float32(y_true), float32(y_pred)
-    if isinstance(loss, keras.losses.Loss) and type(loss).__call__ is keras.losses.Loss.__call__:
+    if type(loss).__call__ is keras.losses.Loss.__call__:
         losses = loss.call(y_true, y_pred)
-    else:  # a function, or a loss that does all by itself
+    else:  # a loss that does all by itself
         expand = y_pred.shape[-1] == 1 and len(y_true.shape) == len(y_pred.shape) - 1
         losses = loss(ops.expand_dims(y_true, -1) if expand else y_true, y_pred)
     mask, losses = get_keras_mask(losses), float32(losses)

@@ -63,7 +63,7 @@ class Objective:
         _check.weight(method, sample_weight)
         loss = get_loss(self.loss, y_true, y_pred) or compiled
         given = Examples(method, loss, y_true, y_pred, self.groups)
-        shares.open(_loss.num_classes(y_pred, given.axis))
+        shares.open(_loss.num_classes(loss, y_pred))
         losses = given.losses(self.matrix)
         marked = _check.reads_signs(method)
         part = Part(losses, given.asked, given.known, sample_weight, marked, view)
@@ -74,11 +74,11 @@ class Objective:
             if before is not None and rules["margins"] is not None:
                 shares.see(ops.convert_to_tensor(rules["margins"].sums(part.valid)))
         masks = [part.lost, chosen.good, part.valid, chosen.bad]
-        shares.count(view.ops.sum(view.ops.stack(masks), axis=1))
+        shares.count(view.names.class_sum(view.names.stack(masks)))
         weights = chosen.weights
         several = view.see(given.several())
         if several is not None:  # a traced step cannot raise, but NaN is seen
-            weights = view.ops.where(several & part.valid, float("nan"), weights)
+            weights = view.names.where(several & part.valid, float("nan"), weights)
         weights = weights if part.weight is None else weights * part.weight
         silent, weights = (ops.reshape(x, ops.shape(losses)) for x in (chosen.silent, weights))
         losses = ops.where(silent, 0.0, losses)

@@ -11,37 +11,20 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 from keras import ops
-from keras.ops import (
-    abs,
-    all,
-    argsort,
-    cumsum,
-    exp,
-    log,
-    maximum,
-    minimum,
-    reshape,
-    roll,
-    sort,
-    stack,
-    stop_gradient,
-    sum,
-    where,
-)
-from keras.ops import concatenate as concat
 
 from sigua.step import numpy_names
-
-__all__ = ["abs", "all", "argsort", "cumsum", "exp", "log", "maximum", "minimum", "reshape", "roll"]
-__all__ += ["concat", "sort", "stack", "stop_gradient", "sum", "where"]
 
 Tensor = Any
 INF = float("inf")
 INTEGER = "int32" if keras.config.backend() == "jax" else "int64"
 """Of counts: 64 bits, in which a rate becomes a count by one product, except on JAX."""
 
+abs, exp, log = ops.abs, ops.exp, ops.log
+maximum, minimum, floor = ops.maximum, ops.minimum, ops.maximum
+sum, cumsum, all, where = ops.sum, ops.cumsum, ops.all, ops.where
+sort, argsort, roll, stop_gradient = ops.sort, ops.argsort, ops.roll, ops.stop_gradient
+reshape, stack, concat = ops.reshape, ops.stack, ops.concatenate
 integers = partial(ops.cast, dtype=INTEGER)
 class_sum = partial(ops.sum, axis=1)
 class_max = partial(ops.max, axis=1)
@@ -53,7 +36,6 @@ expand = partial(ops.expand_dims, axis=1)
 along = partial(ops.take_along_axis, axis=1)
 columns = partial(ops.take, axis=1)
 rows = take = partial(ops.take, axis=0)
-floor = ops.maximum
 
 
 def are_small(x: Tensor, limit: float) -> bool:
@@ -119,14 +101,12 @@ class View(NamedTuple):
     """How a selection, which has no gradient, looks at tensors."""
 
     names: Any
-    """Of the step."""
-    ops: Any
-    """Of Keras, or the same ones of NumPy."""
+    """Of the step: Keras's, or NumPy's."""
     see: Callable[[Any], Any]
 
 
-TENSORS = View(sys.modules[__name__], ops, lambda x: x)
-ARRAYS = View(numpy_names, np, lambda x: None if x is None else ops.convert_to_numpy(x))
+TENSORS = View(sys.modules[__name__], lambda x: x)
+ARRAYS = View(numpy_names, lambda x: None if x is None else ops.convert_to_numpy(x))
 
 
 def view_of(x: Tensor, eager: bool) -> View:

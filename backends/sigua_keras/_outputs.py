@@ -119,8 +119,7 @@ class Objectives:
             loss = each.loss or outputs.part(self.model.loss, index)
             found = outputs.part(y_pred, index)
             if len(found.shape) > 1:
-                axis = _loss.class_axis(get_loss(loss, found, found), found)
-                each.shares.open(_loss.num_classes(found, axis))
+                each.shares.open(_loss.num_classes(get_loss(loss, found, found), found))
 
     @contextmanager
     def during(self, what: str) -> Iterator[None]:

@@ -88,7 +88,7 @@ def _require_classes(loss: Any, y: NDArray[Any], k: int) -> None:
     known = (y >= 0) & (y < k) & (y == np.floor(y))
     ignored = _loss.option(loss, "ignore_class")
     wrong = ~known if ignored is None else ~known & (y != ignored)
-    if _loss.is_of_integers(loss) and wrong.any():
+    if _loss.function_of(loss) in _loss.OF_INTEGERS and wrong.any():
         raise ValueError(
             f"y: must be classes in [0, {k}), got {y[wrong][0]}; "
             "try names, y = np.unique(y, return_inverse=True)"
