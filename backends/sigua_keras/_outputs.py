@@ -133,7 +133,7 @@ class Objectives:
     @contextmanager
     def signed(self, y: Any, y_pred: Any) -> Iterator[None]:
         """Sign the losses that the model's own `compute_loss` asks for."""
-        if self.model._compile_loss is None or self.model._compile_loss is not self._standing:
+        if self.model._compile_loss is not self._standing:
             self._stand_in(y, y_pred)
         for each in self.all:
             _check.counted(each.clock.steps_per_epoch, self.doing == "step")
@@ -149,7 +149,6 @@ class Objectives:
     def _stand_in(self, y: Any, y_pred: Any) -> None:
         """Put what signs them in the place of the compiled losses."""
         compiled = self.model._compile_loss
-        _check.compiled(compiled, self.all[0].output)
         if not compiled.built:  # on TensorFlow, and in a loop of the user's own
             alone = not tree.is_nested(y) and not tree.is_nested(y_pred)
             (compiled.build if alone else compiled)(y, y_pred)  # the latter computes losses, too

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -58,11 +59,10 @@ class Training:
     ) -> Any:
         """Return the model's total loss: with signed losses while training, plain otherwise."""
         own: Any = super().compute_loss  # type: ignore[misc]  # of keras.Model
-        plain = {"training": training} if self._compute_loss_has_training_arg else {}
-        if not training or self._sigua.doing == "evaluation":
-            return own(x, y, y_pred, sample_weight, **plain)
-        with self._sigua.signed(y, y_pred):
-            return own(x, y, y_pred, sample_weight, **plain)
+        is_plain = not training or self._sigua.doing == "evaluation"
+        options = {"training": training} if self._compute_loss_has_training_arg else {}
+        with nullcontext() if is_plain else self._sigua.signed(y, y_pred):
+            return own(x, y, y_pred, sample_weight, **options)
 
     def make_train_function(self, force: bool = False) -> Any:
         """Compile the training step, unless there is one."""
@@ -82,7 +82,7 @@ class Training:
         finally:
             del own["train_step"]
             own.update(before)
-        self.train_function = TrainFunction(self._sigua, self.train_function)
+        self.train_function = watched(self._sigua, self.train_function)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate with the plain loss, and without our metrics in the logs."""
@@ -98,8 +98,7 @@ class Training:
         # So that `loss, accuracy = train_on_batch(...)` works.
         ours = {metric.name for metric in self._sigua.metrics}
         logs = {name: value for name, value in logs.items() if name not in ours}
-        with self._sigua.during("evaluation"):
-            return super()._flatten_metrics_in_order(logs)  # type: ignore[misc]  # of keras.Model
+        return super()._flatten_metrics_in_order(logs)  # type: ignore[misc]  # of keras.Model
 
 
 def objectives_of(model: Any) -> Objectives:
@@ -138,14 +137,11 @@ def _enter(model: Any, sigua: Objectives) -> None:
     set_class(model, type(kind.__name__, (Training, kind), names))
 
 
-class TrainFunction:
-    """Keras's own, but it moves the epochs on, and leaves the model whole on an error."""
+def watched(sigua: Objectives, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a train function that moves the epochs on, and leaves the model whole on an error."""
+    model = sigua.model
 
-    def __init__(self, sigua: Objectives, run: Callable[..., Any]) -> None:
-        self.sigua, self.run = sigua, run
-
-    def __call__(self, *args: Any) -> Any:
-        sigua, model = self.sigua, self.sigua.model
+    def train_function(*args: Any) -> Any:
         if JAX and any(each.shares.lacks_confidence for each in sigua.all):
             return _opened(sigua, *args)
         if JAX:
@@ -155,7 +151,7 @@ class TrainFunction:
         before = _count(model, args[0]) if several else 0
         try:
             with sigua.during("step"):
-                result = self.run(*args)
+                result = run(*args)
         except Exception as error:
             if type(error).__name__ not in _END_OF_DATA:
                 if JAX:
@@ -165,6 +161,8 @@ class TrainFunction:
         steps = _count(model, result[1] if JAX else None) - before if several else 1
         _ask(model, steps, [each.method for each in sigua.all if each.clock.advance(steps)])
         return result
+
+    return train_function
 
 
 def _count(model: Any, state: Any) -> int:

@@ -170,15 +170,8 @@ def _part(rows: slice, y_pred: Any) -> Any:
 class CheckedData(keras.utils.PyDataset):
     """Mini-batches for `with_checked`: x, y and any weights, each a dict of its two parts."""
 
-    def __init__(
-        self,
-        x: Any,
-        y: ArrayLike,
-        batches: sigua.CheckedBatches,
-        sample_weight: ArrayLike | None = None,
-        **workers: Any,
-    ) -> None:
-        super().__init__(**workers)
+    def __init__(self, x: Any, y: Any, batches: sigua.CheckedBatches, sample_weight: Any) -> None:
+        super().__init__()
         self.batches, labels = batches, np.asarray(y)
         if labels.dtype.kind not in "biuf":
             raise ValueError(
