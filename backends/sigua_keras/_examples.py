@@ -48,11 +48,13 @@ class Examples:
         self.y_true = ops.convert_to_tensor(y_true)
         if keras.backend.standardize_dtype(self.y_true.dtype) in ("bool", "int8", "uint8", "int16"):
             self.y_true = ops.cast(self.y_true, "int32")  # of a narrow type k may lie outside
-        if self._is_column and self.units != 1:
+        self._has_axis = len(self.y_true.shape) == len(y_pred.shape)
+        width = self.y_true.shape[self.axis] if self._has_axis else 1
+        if self._has_axis and width == 1 != self.units:
             # Some losses of Keras silently broadcast (n, 1) against (n, k) into (n, n).
-            self.y_true = ops.squeeze(self.y_true, self.axis)
-        width = self.y_true.shape[self.axis] if self._has_axis else None
+            self.y_true, self._has_axis = ops.squeeze(self.y_true, self.axis), False
         self.is_dense = width == self.units > 1  # rows with an entry per class
+        self._is_other = not self.is_dense and width != 1  # rows with other entries
         mask, ignored = get_keras_mask(y_pred), _loss.option(loss, "ignore_class")
         self.asked = None if mask is None else ops.cast(mask, "bool")
         if ignored is not None and not self.is_dense:
@@ -62,14 +64,6 @@ class Examples:
         if self.known is not None:
             known = ops.expand_dims(self.known, self.axis) if self._has_axis else self.known
             self.y_true = ops.where(known, self.y_true, 1 if self.is_dense else 0)
-
-    @property
-    def _has_axis(self) -> bool:
-        return len(self.y_true.shape) == len(self.y_pred.shape)
-
-    @property
-    def _is_column(self) -> bool:
-        return self._has_axis and self.y_true.shape[self.axis] == 1
 
     def _known(self) -> Tensor | None:
         y_true, function = self.y_true, _loss.function_of(self.loss)
@@ -81,7 +75,7 @@ class Examples:
                 return ops.all((y_true >= 0) & (y_true <= 1), axis=-1)
             some = ops.any(y_true > 0, axis=self.axis)  # NaN is not
             return some & ops.all(y_true >= 0, axis=self.axis)
-        if self._has_axis and not self._is_column:
+        if self._is_other:
             return None  # the loss itself will refuse these
         known = (y_true >= 0) & (y_true <= max(self.units, 2) - 1)
         if self.units != 1 and keras.backend.is_float_dtype(y_true.dtype):
@@ -90,8 +84,26 @@ class Examples:
 
     @cached_property
     def logits(self) -> Tensor:
-        """Logits, float32, (N, k), a row per place."""
-        return _loss.logits_of(self.loss, self.y_pred, self.axis)
+        """Logits, float32, (N, k).
+
+        Of probabilities they are the logarithms, between those limits that Keras sets, too.
+        """
+        logits = self.y_pred if _loss.option(self.loss, "from_logits") else None
+        if logits is None and keras.config.backend() == "tensorflow":
+            # Only TensorFlow's losses use the logits behind a softmax or a sigmoid.
+            logits = getattr(self.y_pred, "_keras_logits", None)
+        if logits is not None:
+            return self._columns(logits, True)
+        given = self._columns(self.y_pred, False)
+        p = given / ops.sum(given, axis=1, keepdims=True)
+        return ops.log(ops.clip(p, keras.config.epsilon(), 1 - keras.config.epsilon()))
+
+    def _columns(self, y_pred: Tensor, are_logits: Any) -> Tensor:
+        """Return predictions in float32, (N, k): a row per place, two columns for one unit."""
+        given = ops.moveaxis(_loss.float32(y_pred), self.axis, -1)
+        if self.units == 1:
+            given = ops.concatenate([ops.zeros_like(given) if are_logits else 1 - given, given], -1)
+        return ops.reshape(given, (-1, given.shape[-1]))
 
     @cached_property
     def index(self) -> Tensor:
@@ -103,7 +115,7 @@ class Examples:
         found = self.y_true
         if self.is_dense:
             found = ops.argmax(found, axis=self.axis)
-        elif self._has_axis and not self._is_column:
+        elif self._is_other:
             raise ValueError(
                 "y: must be integers (n,) or one-hot rows with an entry per class, got shape "
                 f"{tuple(found.shape)} for predictions {tuple(self.y_pred.shape)}; "
@@ -135,8 +147,8 @@ class Examples:
     @property
     def _plain(self) -> tuple[step.Loss, Tensor]:
         """What a correction corrects, and the predictions that this takes, (N, k)."""
-        loss, y_pred, axis = self.loss, self.y_pred, self.axis
-        if _loss.is_cross_entropy(loss, y_pred, axis):
+        loss, y_pred = self.loss, self.y_pred
+        if _loss.is_cross_entropy(loss, y_pred, self.axis):
             return step.CrossEntropy(None, _loss.option(loss, "label_smoothing", 0.0)), self.logits
         forward, logits = self._method.correction == "forward", _loss.option(loss, "from_logits")
 
@@ -152,7 +164,7 @@ class Examples:
             _require_per_place("a correction", losses, y_pred)
             return ops.reshape(losses, (-1,))
 
-        return step.Own(own), self.logits if forward else _loss.columns_of(y_pred, axis, logits)
+        return step.Own(own), self.logits if forward else self._columns(y_pred, logits)
 
     def _placed(self, column: Tensor) -> Tensor:
         """Return what has an entry, or a row, per place in the shape of the predictions."""

@@ -116,27 +116,3 @@ def _require_labels(loss: Loss, y_true: Tensor, y_pred: Tensor) -> None:
         f"y: must be {kind} for {function.__name__}, got shape {tuple(y_true.shape)} for "
         f"predictions {tuple(y_pred.shape)}; try {advice}, or {other!r}"
     )
-
-
-def columns_of(y_pred: Tensor, axis: int, are_logits: Any) -> Tensor:
-    """Return predictions as they are, but float32, (N, k): a row per place, two for one unit."""
-    given = ops.moveaxis(float32(y_pred), axis, -1)
-    if given.shape[-1] == 1:
-        given = ops.concatenate([ops.zeros_like(given) if are_logits else 1 - given, given], -1)
-    return ops.reshape(given, (-1, given.shape[-1]))
-
-
-def logits_of(loss: Loss, y_pred: Tensor, axis: int = -1) -> Tensor:
-    """Return logits, float32, (N, k).
-
-    Of probabilities they are the logarithms, between those limits that Keras sets, too.
-    """
-    logits = y_pred if option(loss, "from_logits") else None
-    if logits is None and keras.config.backend() == "tensorflow":
-        # Only TensorFlow's losses use the logits behind a softmax or a sigmoid.
-        logits = getattr(y_pred, "_keras_logits", None)
-    if logits is not None:
-        return columns_of(logits, axis, True)
-    given = columns_of(y_pred, axis, False)
-    p = given / ops.sum(given, axis=-1, keepdims=True)
-    return ops.log(ops.clip(p, keras.config.epsilon(), 1 - keras.config.epsilon()))

@@ -17,7 +17,7 @@ from keras.src.trainers.compile_utils import get_loss
 
 from sigua import Method, Split, step
 from sigua.conditions import reads
-from sigua.confidence import zeros
+from sigua.confidence import moved, zeros
 from sigua.requirements import require_method
 from sigua_keras import _check, _loss, _ops
 from sigua_keras._check import Groups
@@ -72,7 +72,8 @@ class Objective:
         with np.errstate(invalid="ignore"):  # NumPy warns of infinite logits, where others do not
             chosen = part.select(method, self.clock.numbers(view), **rules)
             if before is not None and rules["margins"] is not None:
-                shares.see(ops.convert_to_tensor(rules["margins"].sums(part.valid)))
+                sums = ops.convert_to_tensor(rules["margins"].sums(part.valid))
+                shares.seen.assign(moved(before, sums, _ops))
         masks = [part.lost, chosen.good, part.valid, chosen.bad]
         shares.count(view.names.class_sum(view.names.stack(masks)))
         weights = chosen.weights
@@ -88,10 +89,12 @@ class Objective:
 
     def end_epoch(self, epoch: float, logs: Any) -> None:
         """Raise ValueError if the epoch never called `compute_loss`; give each warning once."""
-        self.clock.end_epoch()
+        self.clock.finished = self.clock.steps_per_epoch is None
         _check.reached(self.reached)
-        self._told_of_lost = self._told_of_lost or _check.lost(*self.shares.lost(), epoch)
-        shown = [(logs or {}).get(metric.name) for metric in self.shares.metrics]
+        metrics = self.shares.metrics
+        lost, _, taking_part, _ = ops.convert_to_numpy(metrics[0].counts).astype(int)
+        self._told_of_lost = self._told_of_lost or _check.lost(lost, taking_part, epoch)
+        shown = [(logs or {}).get(metric.name) for metric in metrics]
         self._warned = self._warned or _check.idle(self.method, self.clock.began, *shown)
 
 

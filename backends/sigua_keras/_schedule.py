@@ -14,7 +14,6 @@ from keras import ops
 
 from sigua import Method, confidence
 from sigua.conditions import reads
-from sigua_keras import _ops
 from sigua_keras._ops import ARRAYS, INTEGER, View
 
 Tensor = Any
@@ -103,18 +102,9 @@ class Shares:
         for metric in self.metrics:
             metric.counts.assign_add(ops.cast(found, "float32"))
 
-    def lost(self) -> tuple[int, int]:
-        """Return how many labels of the epoch were not a class, and how many took part."""
-        lost, _, taking_part, _ = ops.convert_to_numpy(self.metrics[0].counts)
-        return int(lost), int(taking_part)
-
     @property
     def lacks_confidence(self) -> bool:
         return self.reads_confidence and self.seen is None
-
-    def see(self, sums: Tensor) -> None:
-        """Add a mini-batch's sums, in the shape of `seen`."""
-        self.seen.assign(confidence.moved(ops.convert_to_tensor(self.seen), sums, _ops))
 
     def forget(self) -> None:
         """Reset the class confidence, because a new training begins."""
@@ -187,9 +177,6 @@ class Clock:
         self.began = self.epoch
         if self.began == 0:
             self.shares.forget()
-
-    def end_epoch(self) -> None:
-        self.finished = self.steps_per_epoch is None
 
     def advance(self, steps: int) -> bool:
         """Go on after some steps; return whether it stays at epoch 0 unless somebody says more."""

@@ -236,6 +236,7 @@ def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
     sigua.open(model.compute_output_spec(given))
     model.make_train_function(force=True)  # whose state has more variables
     state = model._get_jax_state(*[True] * 4, purge_model_variables=True)
+    model._jax_state_synced = False  # as it is while the trainer holds the state
     return model.train_function(state, itertools.chain([first], data))
 
 
