@@ -1,5 +1,7 @@
 """`SIGUAModel`, and training steps of one's own."""
 
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -38,6 +40,18 @@ def test_the_model_is_saved_with_its_method_and_its_epoch(method, data, tmp_path
     logs = loaded.train_on_batch(*data, return_dict=True)
     if method is METHOD:
         assert float(logs["sigua_good"]) == pytest.approx(0.8)  # (floor(20 * .75) + 1) / 20
+
+
+def test_a_model_is_pickled_as_one_of_its_own_class(data):
+    """A SIGUAModel goes on with its epoch; of a model with a callback attached there is nothing."""
+    model, attached = compiled(SIGUAModel(network(), METHOD)), compiled(network())
+    SIGUA(METHOD).attach(attached)
+    for each in (model, attached):
+        each.fit(*data, epochs=3, verbose=0)
+    model, plain = (pickle.loads(pickle.dumps(each)) for each in (model, attached))
+    assert model.epoch == 2
+    assert "sigua_good" in model.fit(*data, verbose=0).history
+    assert is_plain(plain)
 
 
 def test_a_callback_on_a_sigua_model_is_refused(data):

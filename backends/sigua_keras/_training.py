@@ -131,8 +131,7 @@ def _enter(model: Any, sigua: Objectives) -> None:
         # What Keras saves, copies and names is the user's class. But torch.compile, which is in a
         # step, looks up methods here.
         "__class__": property(lambda self: type(self) if sigua.doing == "step" else kind),
-        "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,
+        "_unpickle_model": kind._unpickle_model,  # which a pickle names
     }
     set_class(model, type(kind.__name__, (Training, kind), names))
 
