@@ -139,6 +139,12 @@ class Clock:
         return tuple(ops.convert_to_tensor(each) for each in self.variables)
 
     @property
+    def arrays(self) -> list[Any]:
+        """The numbers of the epoch, each of its variable's type."""
+        pairs = zip(self.values, self.variables, strict=True)
+        return [np.asarray(value, each.dtype) for value, each in pairs]
+
+    @property
     def epoch(self) -> float:
         return self._epoch if self.steps_per_epoch is None else self._step / self.steps_per_epoch
 

@@ -144,7 +144,7 @@ def watched(sigua: Objectives, run: Callable[..., Any]) -> Callable[..., Any]:
         if JAX and any(each.shares.lacks_confidence for each in sigua.all):
             return _opened(sigua, *args)
         if JAX:
-            numbers = [number for each in sigua.all for number in each.clock.values]
+            numbers = [number for each in sigua.all for number in each.clock.arrays]
             args = args[0], zip(args[1], itertools.repeat(numbers))  # an endless one
         several = model.steps_per_execution > 1
         before = _count(model, args[0]) if several else 0
@@ -208,7 +208,7 @@ def carried(sigua: Objectives, train_step: Any) -> Any:
         place = {id(v): i for i, v in enumerate(sigua.model.metrics_variables)}
         variables = [variable for each in sigua.all for variable in each.clock.variables]
         for variable, number in zip(variables, numbers, strict=True):
-            values[place[id(variable)]] = keras.ops.convert_to_tensor(number, variable.dtype)
+            values[place[id(variable)]] = keras.ops.convert_to_tensor(number)
         ours = [variable for metric in sigua.metrics for variable in metric.variables]
         mapping = [(variable, values[place[id(variable)]]) for variable in ours]
         with keras.StatelessScope(state_mapping=mapping) as scope:
