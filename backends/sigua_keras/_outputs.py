@@ -45,10 +45,6 @@ class Outputs:
             return structure.get(self.names[index])
         return structure[index] if isinstance(structure, (list, tuple)) else structure
 
-    def is_at(self, path: tuple[Any, ...], index: int) -> bool:
-        """Return whether a path in the structure of predictions leads to an output."""
-        return not path or path[0] in (self.names[index], index)
-
 
 class Objectives:
     """The objectives that a model trains with, each for one output."""
@@ -118,7 +114,7 @@ class Objectives:
             index = outputs.index(each.output)
             loss = each.loss or outputs.part(self.model.loss, index)
             found = outputs.part(y_pred, index)
-            if len(found.shape) > 1:
+            if each.shares.lacks_confidence and len(found.shape) > 1:
                 each.shares.open(_loss.num_classes(get_loss(loss, found, found), found))
 
     @contextmanager
@@ -157,14 +153,15 @@ class Objectives:
         at = {outputs.index(each.output): each for each in self.all}
         if len(at) < len(self.all):  # one by its name, and one by its index
             raise _check.another()
-        stood = set()
+        signed = []
         for i, entry in enumerate(compiled._flat_losses):
-            found = [index for index in at if outputs.is_at(entry.path, index)]
-            signed = Signed(entry.loss, at[found[0]] if found else None, self)
-            compiled._flat_losses[i] = entry._replace(loss=signed)
-            stood.update(found)
-        for index in at:
-            _check.compiled(index if index in stood else None, outputs.names[index])
+            # The path to the output in the structure of predictions is empty for a lone one.
+            place = entry.path[0] if entry.path else outputs.names[0]
+            own = at.get(outputs.names.index(place) if place in outputs.names else place)
+            compiled._flat_losses[i] = entry._replace(loss=Signed(entry.loss, own, self))
+            signed.append(own)
+        for index, each in at.items():
+            _check.compiled(each if each in signed else None, outputs.names[index])
         self._standing = compiled
 
     def _give_back(self) -> None:
