@@ -117,32 +117,25 @@ class Clock:
 
     Attributes:
         values: gamma and the condition's numbers in the epoch.
-        variables: the same, for a compiled step.
+        variables, arrays: the same, for a compiled step.
     """
 
     def __init__(self, shares: Shares, steps_per_epoch: int | None) -> None:
         self.shares, self.steps_per_epoch = shares, steps_per_epoch
-        self.began, self.finished = 0.0, False  # at which an epoch of `fit` began, and has ended
-        self._epoch, self._step = 0.0, 0
+        self.began = 0.0  # at which an epoch of `fit` did
         self._ahead: float | None = None  # by how much it is ahead of the epochs of `fit`
         self._more = False  # whether this `fit` has more epochs after this one
-        self.values = shares.method.at(0)
         self.variables = shares.carrier.numbers = [
             variable(f"number_{i}", value, INTEGER if isinstance(value, int) else "float32")
-            for i, value in enumerate(self.values)
+            for i, value in enumerate(shares.method.at(0))
         ]
+        self.set(0.0)
 
     def numbers(self, view: View) -> tuple[Any, ...]:
         """Return the numbers of the epoch, which a compiled step reads as tensors."""
         if view is ARRAYS:
             return self.values
         return tuple(ops.convert_to_tensor(each) for each in self.variables)
-
-    @property
-    def arrays(self) -> list[Any]:
-        """The numbers of the epoch, each of its variable's type."""
-        pairs = zip(self.values, self.variables, strict=True)
-        return [np.asarray(value, each.dtype) for value, each in pairs]
 
     @property
     def epoch(self) -> float:
@@ -155,15 +148,17 @@ class Clock:
             ValueError: a schedule's value is refused, or numbers change type; nothing is changed.
         """
         values = self.shares.method.at(epoch)
-        for each, value in zip(self.variables, values, strict=True):
+        pairs = list(zip(self.variables, values, strict=True))
+        for each, value in pairs:
             if isinstance(value, float) and "int" in each.dtype:
                 raise ValueError(
                     f"condition: must return numbers of the same type in each epoch, got {value!r} "
                     f"at epoch {epoch:g} and an integer at epoch 0; try floats"
                 )
-        for each, value in zip(self.variables, values, strict=True):
+        self.values, self.arrays = values, [np.asarray(value, each.dtype) for each, value in pairs]
+        for each, value in pairs:
             each.assign(value)
-        self.values, self._epoch, self.finished = values, float(epoch), False
+        self._epoch, self.finished = float(epoch), False  # whether an epoch of `fit` has ended
         self._step = round(epoch * (self.steps_per_epoch or 0))
 
     def begin_fit(self) -> None:
