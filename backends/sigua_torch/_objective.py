@@ -89,7 +89,7 @@ class Objective:
         given = self._examples(wrapped, options, input, target, where)
         x, y, valid, shape, viewable = given
         if not viewable:
-            _check.tensor("input", x, numbers.device, "criterion")
+            _check.tensor("input", x, numbers.like.device, "criterion")
             if _ops.is_transformed():
                 _check.transforms(self.confidence is not None, numbers.steps_per_epoch)
         M = None if method.T is None else numbers.matrix(x)
@@ -178,7 +178,7 @@ class Objective:
         """Tell the other processes that this one refuses its mini-batch."""
         if self.pool is not None:
             columns = 3 + self.marks + (self.groups is not None)
-            self.pool.refuse(columns, self.numbers.device)
+            self.pool.refuse(columns, self.numbers.like.device)
 
     def chosen(self, measured: Measured) -> step.Selection:
         """Return who is good and bad, the factors of Eq. 3, and whose losses say nothing.

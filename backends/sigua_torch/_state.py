@@ -30,23 +30,25 @@ ROUNDING = 1 + 1e-4
 class Numbers:
     """Gamma, the condition's numbers at the current epoch, and T; as numbers and on the device.
 
-    There they are tensors, of the precision and the device of `like`, that are filled in place, so
-    that they change without recompilation, and without a transfer in the step. If steps are
-    counted, they are tables with a row per step of the warm-up.
+    There they are tensors that are filled in place, so that they change without recompilation, and
+    without a transfer in the step. If steps are counted, they are tables with a row per step of the
+    warm-up.
     """
 
+    like: Tensor
+    """It has the precision and the device of the tensors."""
     tables: list[Tensor]
 
-    def __init__(self, method: Method, steps_per_epoch: int | None, like: Tensor) -> None:
+    def __init__(self, method: Method, steps_per_epoch: int | None) -> None:
         self.method, self.steps_per_epoch, self._epoch = method, steps_per_epoch, 0.0
-        self._at = method.at(0)
-        self._columns: list[Any] = [np.array([number]) for number in self._at]
+        self._values: Any = method.at(0)
+        """What is in the tensors: numbers, or a NumPy array for each table."""
         if steps_per_epoch is not None:
             _check_steps(method, steps_per_epoch)
             steps = math.ceil(method.horizon * steps_per_epoch)
-            self._columns = method.at_each(np.arange(steps + 1) / steps_per_epoch)
-        self.step = torch.zeros((), dtype=torch.int64, device=like.device)
-        self.move(like)
+            self._values = method.at_each(np.arange(steps + 1) / steps_per_epoch)
+        self.step = torch.zeros((), dtype=torch.int64)
+        self.move(torch.empty((), dtype=torch.float32))
 
     @property
     def epoch(self) -> float:
@@ -60,24 +62,23 @@ class Numbers:
         if self.steps_per_epoch is not None:  # a resumed run may have other batches, so other steps
             self.step.fill_(round(epoch * self.steps_per_epoch))
             return
-        for column, number in zip(self._columns, at, strict=True):
-            if isinstance(number, float) and column.dtype.kind != "f":
+        for table, number in zip(self.tables, at, strict=True):
+            if isinstance(number, float) and not table.is_floating_point():
                 raise ValueError(
                     "condition: must return numbers of the same type in each epoch, got "
                     f"{number!r} at epoch {epoch:g} and an integer at epoch 0; try floats"
                 )
-        self._epoch, self._at = float(epoch), at
-        for column, table, number in zip(self._columns, self.tables, at, strict=True):
-            column[0] = number
+        self._epoch, self._values = float(epoch), at
+        for table, number in zip(self.tables, at, strict=True):
             table.fill_(number)
 
     def now(self, as_numbers: bool) -> tuple[Any, ...]:
         """Return the current numbers, as Python numbers or as 0-d tensors on the device."""
         if self.steps_per_epoch is None:
-            return self._at if as_numbers else tuple(self.tables)
+            return self._values if as_numbers else tuple(self.tables)
         if as_numbers:
-            row = min(int(self.step), len(self._columns[0]) - 1)
-            return tuple(column[row].item() for column in self._columns)
+            row = min(int(self.step), len(self._values[0]) - 1)
+            return tuple(column[row].item() for column in self._values)
         place = self.step.clamp(max=len(self.tables[0]) - 1).reshape(1)
         return tuple(table.index_select(0, place).squeeze(0) for table in self.tables)
 
@@ -94,14 +95,14 @@ class Numbers:
 
     def move(self, like: Tensor) -> None:
         """Make everything in another precision, or elsewhere."""
-        self.device, counts = like.device, self.steps_per_epoch is not None
+        # Half precision would round what must be exact.
+        exact = torch.float64 if like.dtype == torch.float64 else torch.float32
+        self.like = like = torch.empty((), dtype=exact, device=like.device)
         step = torch.zeros_like(self.step, device="cpu") if self.step.is_meta else self.step
         self.step = step.to(like.device)
         self.tables = [
-            (_ops.constant if column.dtype.kind == "f" else _ops.index)(
-                column if counts else column[0], like
-            )
-            for column in self._columns
+            (_ops.constant if np.asarray(value).dtype.kind == "f" else _ops.index)(value, like)
+            for value in self._values
         ]
         self._matrices: dict[torch.dtype, Matrix | None] = {}
         self.matrix(like)

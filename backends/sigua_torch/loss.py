@@ -102,10 +102,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
         self.__dict__["method"] = method
         self.loss = nn.CrossEntropyLoss() if loss is None else loss
         with torch.inference_mode(False):  # whose tensors could not be filled later
-            self._like = torch.empty((), dtype=torch.float32)
-            self._numbers = Numbers(method, steps_per_epoch, self._like)
+            self._numbers = Numbers(method, steps_per_epoch)
         by_class, counts = (reads(method.condition, name) for name in ("confidence", "counts"))
-        self._confidence = Confidence(counts, self._like.device) if by_class else None
+        self._confidence = Confidence(counts, self._numbers.like.device) if by_class else None
         self._pool = pool_of(sync)
         self._objective = Objective(method, groups, self._pool, self._numbers, self._confidence)
         alone = self._pool is None and groups is None
@@ -245,13 +244,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SIGUALoss:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # PyTorch's
         with torch.inference_mode(False):
-            moved = fn(self._like)
-            # Half precision would round what must be exact.
-            exact = torch.float64 if moved.dtype == torch.float64 else torch.float32
-            self._like = torch.empty((), dtype=exact, device=moved.device)
-            self._numbers.move(self._like)
+            self._numbers.move(fn(self._numbers.like))
             if self._confidence is not None:
-                self._confidence.move(moved.device)
+                self._confidence.move(self._numbers.like.device)
         return self
 
     def get_extra_state(self) -> Tensor:
