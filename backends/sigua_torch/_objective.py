@@ -16,7 +16,7 @@ from sigua_torch._examples import Examples, groups_of, of_any, of_classes
 from sigua_torch._ops import as_tensor, as_view, column
 from sigua_torch._pool import Pool, in_pool
 from sigua_torch._state import Confidence, Numbers
-from sigua_torch._wrapped import Options, Wrapped, reduced
+from sigua_torch._wrapped import Options, Wrapped
 
 FEW_CLASSES = 64
 """Up to so many, all goes several times as fast where each class is in one piece."""
@@ -64,16 +64,19 @@ class Objective:
             return own
         given = self._examples(wrapped, options, input, target, where)
         options = options.cast(given.logits.dtype)
-        losses = options.loss.at_label(_ops, given.logits, given.y)
-        if given.shape is not None:
-            losses = losses.reshape(given.shape)
-        elif where is not None:
-            _check.mask("where", where, losses.shape, losses.device)
-        valid = column(given.valid)
+        losses, shape = _losses(given, options, where)
+        columns = _taking_part(given, options)
+        if "valid" in columns:
+            losses = losses.masked_fill(~columns["valid"], 0.0)
+        if options.reduction == "none":
+            return losses.reshape(shape)
+        total = losses.sum()
+        if options.reduction == "sum":
+            return total
+        count = _denominator(columns, shape.numel())
         if items is not None:
-            items = _check.items(items, _taking_part(losses, valid) if given.viewable else None)
-        shares = options.shares(given.logits, given.y, valid)
-        return reduced(losses, options.reduction, valid, shares, items)
+            count = _check.items(items, float(count) if given.viewable else None)
+        return torch.div(total, count)
 
     def measured(
         self,
@@ -87,40 +90,29 @@ class Objective:
         """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
         method, numbers, options = self.method, self.numbers, wrapped.read()
         given = self._examples(wrapped, options, input, target, where)
-        x, y, valid, shape, viewable = given
+        x, y, _, _, viewable = given
         if not viewable:
             _check.tensor("input", x, numbers.like.device, "criterion")
             if _ops.is_transformed():
                 _check.transforms(self.confidence is not None, numbers.steps_per_epoch)
         M = None if method.T is None else numbers.matrix(x)
-        if options.weight is not None:
-            options = options.cast(x.dtype)
-        losses = step.corrected_losses(_ops, method.correction, M, options.loss, x, y)
-        if shape is None:
-            shape = losses.shape
-        elif losses.shape != shape and losses.numel() != shape.numel():
-            rule = f"return a loss per example, {tuple(shape)}"
-            advice = "a loss between classes, or standard() and small losses for a regression"
-            _check.refuse("loss", rule, tuple(losses.shape), advice)
-        if where is not None and given.shape is None:
-            _check.mask("where", where, shape, x.device)
-        if trusted is not None or self.marks:
-            _check.trusted(method, trusted, shape, x.device)
-        losses = column(losses)
+        options = options.cast(x.dtype)
+        losses, shape = _losses(given, options, where, method.correction, M)
         ranked = losses.detach()
         if options.weight is not None:
             plain = options.unweighted
             ranked = step.corrected_losses(_ops, method.correction, M, plain, x.detach(), y)
             ranked = column(ranked)
-        columns = self._columns(given, options, trusted)
+        if trusted is not None or self.marks:
+            _check.trusted(method, trusted, shape, x.device)
+        columns = _taking_part(given, options)
+        self._add_evidence(columns, given, options, trusted)
         if self.groups is not None:
             columns["groups"] = groups_of(self.groups, y, input, target, shape)
-        here: float | None = None
+        here = sums = None
         if items is not None:
-            here = _taking_part(losses, valid) if viewable else None
+            here = float(_denominator(columns, shape.numel())) if viewable else None
             items = _check.items(items, here)
-            here = float(columns["shares"].sum()) if here and "shares" in columns else here
-        sums = None
         if self.confidence is not None:
             if items is not None:
                 self.confidence.check(items, here)
@@ -138,41 +130,29 @@ class Objective:
         """Return the examples, or raise ValueError if they do not fit."""
         if not (wrapped.is_cross_entropy or self.of_classes):
             return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
-        weight = options.weight
-        looked_up = self.of_classes or self.groups is not None or weight is not None
-        looked_up = looked_up or not options.is_unsmoothed
+        looked_up = self.of_classes or self.groups is not None or not options.is_plain
         given = of_classes(input, target, where, options.ignore_index, looked_up)
         k = given.logits.shape[1]
         if self.of_classes:
             require_classes(self.method, k)
-        if weight is not None and len(weight) != k:
+        if options.weight is not None and len(options.weight) != k:
             rule = f"have an entry for each of the input's {k} classes"
-            _check.refuse("weight", rule, len(weight), "one weight per class")
+            _check.refuse("weight", rule, len(options.weight), "one weight per class")
         return given
 
-    def _columns(self, given: Examples, options: Options, trusted: Any) -> dict[str, Any]:
-        """Return who takes part and with what share, and what a rule may ask for."""
-        x, y, valid, _, viewable = given
-        columns: dict[str, Any] = {}
-        if valid is not None:
-            columns["valid"] = column(valid)
+    def _add_evidence(
+        self, columns: dict[str, Any], given: Examples, options: Options, trusted: Any
+    ) -> None:
+        """Add what a rule may ask for besides losses."""
+        x, viewable, kept = given.logits, given.viewable, self.confidence
         if trusted is not None:
             columns["trusted"] = column(trusted)
-        if options.weight is not None and step.is_index(y, x):
-            columns["shares"] = options.shares(x, y, columns.get("valid"))
         if self.reads_margins:
-            known = self.confidence
-            state = None if known is None else known.state(x.shape[1], viewable)
-            columns["margins"] = margins_of(x, y, state, viewable)
-        if self.numbers.column_sums is not None:
-
-            def sums() -> Any:
-                row, loss = self.numbers.column_sums, options.unweighted
-                found = step.class_sums(_ops, row, loss, x.detach()).reshape(-1)
-                return as_view(found) if viewable else found
-
-            columns["sums"] = sums
-        return columns
+            state = None if kept is None else kept.state(x.shape[1], viewable)
+            columns["margins"] = margins_of(x, given.y, state, viewable)
+        row = self.numbers.column_sums
+        if row is not None:
+            columns["sums"] = lambda: sums_of(row, options.unweighted, x, viewable)
 
     def refuse(self) -> None:
         """Tell the other processes that this one refuses its mini-batch."""
@@ -191,13 +171,10 @@ class Objective:
         if pool is not None:
             ranked, columns, mean = in_pool(ranked, pool, viewable, self.marks, columns, items)
             items = None if items is None else mean.item() if viewable else mean.to(losses)
-        ops: Any = _ops
-        if viewable:
-            ops, ranked = step.numpy_names, as_view(ranked)
-            columns = {name: as_view(part) for name, part in columns.items()}
         readable = viewable or (losses.is_cpu and not torch.compiler.is_compiling())
-        size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
         now = self.numbers.now(readable)
+        ops, ranked, columns = seen(ranked, columns, viewable)
+        size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
         chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if measured.reduction == "mean":
@@ -223,8 +200,55 @@ class Objective:
         return step.Selection(good, bad, weights, silent)
 
 
-def _taking_part(losses: Tensor, valid: Tensor | None) -> int:
-    return losses.numel() if valid is None else int(valid.sum())
+def _losses(
+    given: Examples, options: Options, where: Any, correction: str = "none", M: Any = None
+) -> tuple[Tensor, torch.Size]:
+    """Return a loss per example, (n,), and what shape they have for the user."""
+    x, y, _, shape, _ = given
+    losses = step.corrected_losses(_ops, correction, M, options.loss, x, y)
+    if shape is None:  # which only the loss could tell
+        shape = losses.shape
+        if where is not None:
+            _check.mask("where", where, shape, x.device)
+    elif losses.shape != shape and losses.numel() != shape.numel():
+        rule = f"return a loss per example, {tuple(shape)}"
+        advice = "a loss between classes, or standard() and small losses for a regression"
+        _check.refuse("loss", rule, tuple(losses.shape), advice)
+    return column(losses), shape
+
+
+def _taking_part(given: Examples, options: Options) -> dict[str, Any]:
+    """Return the columns that say who takes part, and with what share; neither for all alike."""
+    columns: dict[str, Any] = {}
+    if given.valid is not None:
+        columns["valid"] = column(given.valid)
+    if options.weight is not None and step.is_index(given.y, given.logits):
+        shares = options.weight[given.y].reshape(-1)
+        valid = columns.get("valid")
+        columns["shares"] = shares if valid is None else shares.masked_fill(~valid, 0.0)
+    return columns
+
+
+def _denominator(columns: dict[str, Any], n: int) -> Any:
+    """Return what "mean" divides by, of n examples."""
+    counted = columns.get("shares", columns.get("valid"))
+    return n if counted is None else counted.sum()
+
+
+def seen(
+    ranked: Tensor, columns: dict[str, Any], viewable: bool
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the names for `step.select` and what it takes: NumPy's, and views, where they can."""
+    if not viewable:
+        return _ops, ranked, columns
+    columns = {name: as_view(part) for name, part in columns.items()}
+    return step.numpy_names, as_view(ranked), columns
+
+
+def sums_of(row: Any, loss: Any, x: Tensor, viewable: bool) -> Any:
+    """Return 1'T^-1 l, (n,), from the row 1'T^-1."""
+    found = step.class_sums(_ops, row, loss, x.detach()).reshape(-1)
+    return as_view(found) if viewable else found
 
 
 def margins_of(logits: Tensor, y: Tensor, state: Any, viewable: bool) -> step.Margins:

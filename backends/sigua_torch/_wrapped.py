@@ -1,4 +1,4 @@
-"""The criterion that the user had: its options, a loss per example, and the plain loss."""
+"""The criterion that the user had: its options, and a loss per example."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class Options(NamedTuple):
     reduction: str
 
     @property
-    def is_unsmoothed(self) -> bool:
-        """Whether it is cross-entropy, unsmoothed."""
-        return isinstance(self.loss, step.CrossEntropy) and not self.loss.smoothing
+    def is_plain(self) -> bool:
+        """Whether it is cross-entropy, without weights and unsmoothed."""
+        own = self.loss
+        return isinstance(own, step.CrossEntropy) and self.weight is None and not own.smoothing
 
     @property
     def unweighted(self) -> Any:
@@ -39,13 +40,6 @@ class Options(NamedTuple):
             return self
         weight = self.weight.to(dtype)
         return self._replace(weight=weight, loss=self.loss._replace(weight=weight))
-
-    def shares(self, x: Tensor, y: Tensor, valid: Tensor | None) -> Tensor | None:
-        """Return each example's part of the denominator, (n,); None for 1 each."""
-        if self.weight is None or not step.is_index(y, x):
-            return None
-        found = self.weight[y].reshape(-1)
-        return found if valid is None else found.masked_fill(~valid, 0.0)
 
 
 class Wrapped:
@@ -92,18 +86,3 @@ class Wrapped:
         losses: Tensor = self._each(logits, target)
         _check.per_example(losses, logits, target)
         return losses
-
-
-def reduced(
-    losses: Tensor, reduction: str, valid: Tensor | None, shares: Tensor | None, items: Any
-) -> Tensor:
-    """Return the plain loss from losses of any shape; `valid` and `shares` are (n,)."""
-    if valid is not None:
-        losses = losses.masked_fill(~valid.reshape(losses.shape), 0.0)
-    if reduction == "none":
-        return losses
-    if reduction == "mean" and items is None:
-        taking_part = losses.numel() if valid is None else valid.sum()
-        items = taking_part if shares is None else shares.sum()
-    total = losses.sum()
-    return total if items is None else torch.div(total, items)

@@ -13,7 +13,7 @@ from sigua.confidence import zeros as remembered
 from sigua.requirements import require_classes, require_method, require_whole
 from sigua_torch import _check, _ops
 from sigua_torch._examples import of_classes
-from sigua_torch._objective import margins_of
+from sigua_torch._objective import margins_of, seen, sums_of
 from sigua_torch._ops import as_tensor, as_view, column, exact
 from sigua_torch._wrapped import Criterion, Wrapped
 
@@ -117,55 +117,34 @@ def select(
     """
     require_method(method)
     _check.tensor("losses", losses)
-    viewable, ranked = _ops.is_viewable(losses), losses.detach().reshape(-1)
+    shape, device, viewable = losses.shape, losses.device, _ops.is_viewable(losses)
     if where is not None:
-        _check.mask("where", where, losses.shape, losses.device)
+        _check.mask("where", where, shape, device)
     if labels is not None:
-        _check.tensor("labels", labels, losses.device, "loss")
-    _check.trusted(method, trusted, losses.shape, losses.device)
+        _check.tensor("labels", labels, device, "loss")
+    _check.trusted(method, trusted, shape, device)
     x, y = None, labels
     if logits is not None:
-        x, y, where = _fitting(logits, labels, where, losses.shape, losses.device)
+        x, y, where = _fitting(logits, labels, where, shape, device)
         require_classes(method, x.shape[1])
     elif labels is not None and not labels.is_floating_point():
-        _check.fits("labels", labels, losses.shape, INTEGERS, "class indices, one for each loss")
+        _check.fits("labels", labels, shape, INTEGERS, "class indices, one for each loss")
         where = labels != -100 if where is None else where & (labels != -100)
+    columns: dict[str, Any] = {"valid": column(where), "trusted": column(trusted)}
     if groups is not None:
         require_whole(method, "groups")
-        groups = _groups(groups, labels, losses.shape)
-
-    def see(value: Any) -> Any:
-        return as_view(value) if viewable else value
-
-    by_class, margins = reads(method.condition, "confidence"), None
-    if by_class or reads(method.condition, "margins"):
-        x, y, state = _given("logits", x), _given("labels", y), None
-        if by_class:
-            zeros = torch.from_numpy(remembered(x.shape[1], reads(method.condition, "counts")))
-            confidence = zeros.to(x.device) if confidence is None else confidence
-            advice = f"sigua.confidence.zeros({x.shape[1]}) and what becomes of it, as a tensor"
-            _check.fits("confidence", confidence, zeros.shape, FLOATS, advice)
-            state = see(confidence)
-        margins = margins_of(x, y, state, viewable)
-
-    def sums() -> Any:
-        T: Any = method.T
-        own = step.CrossEntropy()
-        found = step.class_sums(_ops, T.inverse_column_sums, own, _given("logits", x))
-        return see(found.reshape(-1))
-
-    chosen = step.select(
-        step.numpy_names if viewable else _ops,
-        method,
-        method.at(epoch),
-        see(exact(ranked)),
-        valid=see(column(where)),
-        trusted=see(column(trusted)),
-        sums=sums if method.T is not None and method.correction == "backward" else None,
-        margins=margins,
-        groups=see(column(groups)),
-    )
-    return step.Selection(*(as_tensor(part).reshape(losses.shape) for part in chosen))
+        columns["groups"] = column(_groups(groups, labels, shape))
+    if reads(method.condition, "confidence") or reads(method.condition, "margins"):
+        x, y = _given("logits", x), _given("labels", y)
+        state = _remembered(method, confidence, x, viewable)
+        columns["margins"] = margins_of(x, y, state, viewable)
+    T: Any = method.T
+    if method.correction == "backward":
+        own, row = step.CrossEntropy(), T.inverse_column_sums
+        columns["sums"] = lambda: sums_of(row, own, _given("logits", x), viewable)
+    ops, ranked, columns = seen(exact(losses.detach().reshape(-1)), columns, viewable)
+    chosen = step.select(ops, method, method.at(epoch), ranked, **columns)
+    return step.Selection(*(as_tensor(part).reshape(shape) for part in chosen))
 
 
 def _fitting(
@@ -195,6 +174,17 @@ def _groups(groups: Any, labels: Tensor | None, shape: torch.Size) -> Tensor:
     found: Tensor = groups
     _check.fits("groups", found, shape, INTEGERS, "an integer for each loss, or 'class'")
     return found
+
+
+def _remembered(method: Method, state: Tensor | None, x: Tensor, viewable: bool) -> Any:
+    """Return the state that margins are measured by; None for a rule without one."""
+    if not reads(method.condition, "confidence"):
+        return None
+    zeros = torch.from_numpy(remembered(x.shape[1], reads(method.condition, "counts")))
+    state = zeros.to(x.device) if state is None else state
+    advice = f"sigua.confidence.zeros({x.shape[1]}) and what becomes of it, as a tensor"
+    _check.fits("confidence", state, zeros.shape, FLOATS, advice)
+    return as_view(state) if viewable else state
 
 
 def _given(name: str, value: Tensor | None) -> Tensor:
