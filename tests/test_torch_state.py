@@ -271,7 +271,7 @@ def test_a_criterion_that_was_built_on_meta_counts_from_0(method):
     """to_empty gives memory as it was; the tables are made anew, and the count begins."""
     with torch.device("meta"):
         criterion = SIGUALoss(method, steps_per_epoch=7)
-    assert criterion._numbers.step.is_meta
+    assert criterion._objective.numbers.step.is_meta
     criterion.to_empty(device="cpu")
     fresh = SIGUALoss(method, steps_per_epoch=7)
     for logits, labels in batches(3):
@@ -285,9 +285,9 @@ def test_a_criterion_that_was_built_on_meta_counts_from_0(method):
 def test_a_copy_shares_the_process_group():
     """A group is a handle of this process; the default one is named by None, and pickles."""
     group = object()
-    assert copy.deepcopy(SIGUALoss(METHOD, sync=Pool(group)))._pool.group is group
+    assert copy.deepcopy(SIGUALoss(METHOD, sync=Pool(group)))._objective.pool.group is group
     everywhere = SIGUALoss(METHOD, sync=Pool(largest=5))
-    assert pickle.loads(pickle.dumps(everywhere))._pool.largest == 5
+    assert pickle.loads(pickle.dumps(everywhere))._objective.pool.largest == 5
 
 
 def test_inside_data_parallel_it_is_refused():

@@ -96,10 +96,11 @@ def cross_entropy(weight: Any, ignore_index: Any, reduction: Any, smoothing: Any
         refuse("weight", rule, weight, "torch.ones(classes)")
 
 
-def items(value: Any, here: int | None) -> Any:
+def items(value: Any, here: float | None) -> Any:
     """Return what "mean" is divided by, a number or a 0-d tensor; one on a device is not read.
 
-    0 may be divided by where nobody takes part; `here` says how many do, None if nothing is read.
+    0 may be divided by where nobody takes part; `here` says what would be divided by without it,
+    None if nothing is read.
     """
     if isinstance(value, Tensor):
         if value.numel() != 1:
@@ -147,6 +148,17 @@ def fits(
             return
         got = f"{tuple(value.shape)} of {value.dtype}"
     refuse(name, f"be a torch tensor, {tuple(shape)} of {dtypes[0]}", got, advice)
+
+
+def class_dim(logits: Any, shape: torch.Size, of: str) -> int:
+    """Return the dimension of the classes, or refuse logits of losses of another shape."""
+    tensor = isinstance(logits, Tensor)
+    dim = min(logits.ndim - 1, 1) if tensor else -1
+    if dim < 0 or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
+        rule = f"have the {of} shape {tuple(shape)}, and a dimension for the classes"
+        got = tuple(logits.shape) if tensor else type(logits).__name__
+        refuse("logits", rule, got, "those of the same mini-batch")
+    return dim
 
 
 def classes(names: tuple[str, str], logits: Tensor, target: Tensor) -> None:

@@ -14,7 +14,7 @@ from sigua.requirements import require_classes
 from sigua_torch import _check, _ops
 from sigua_torch._examples import Examples, groups_of, of_any, of_classes
 from sigua_torch._ops import as_tensor, as_view, column
-from sigua_torch._pool import Pool, in_pool
+from sigua_torch._pool import in_pool, pool_of
 from sigua_torch._state import Confidence, Numbers
 from sigua_torch._wrapped import Options, Wrapped
 
@@ -39,30 +39,37 @@ class Measured(NamedTuple):
 class Objective:
     """The training objective: of a method, groups, and a pool, by what is kept in between."""
 
-    def __init__(
-        self,
-        method: Method,
-        groups: Any,
-        pool: Pool | None,
-        numbers: Numbers,
-        confidence: Confidence | None,
-    ) -> None:
-        self.method, self.groups, self.pool = method, groups, pool
-        self.numbers, self.confidence = numbers, confidence
-        self.reads_margins = confidence is not None or reads(method.condition, "margins")
-        self.of_classes = self.reads_margins or method.T is not None  # whatever the loss
-        self.marks = 2 * reads(method.condition, "trusted")
+    wrapped: Wrapped
 
-    def plain_loss(
-        self, wrapped: Wrapped, input: Tensor, target: Tensor, where: Any, items: Any
-    ) -> Tensor:
+    def __init__(self, method: Method, groups: Any, sync: Any, steps_per_epoch: int | None) -> None:
+        self.method, self.groups, self.pool = method, groups, pool_of(sync)
+        self.numbers = Numbers(method, steps_per_epoch)
+        read = ("confidence", "counts", "margins", "trusted")
+        by_class, counts, margins, trusted = (reads(method.condition, name) for name in read)
+        self.confidence = Confidence(counts, self.numbers.like.device) if by_class else None
+        self.reads_margins = by_class or margins
+        self.of_classes = self.reads_margins or method.T is not None  # whatever the loss
+        self.marks = 2 * trusted
+
+    def wrap(self, loss: Any) -> None:
+        """Take a criterion, or raise ValueError if it is none, or does not fit the method."""
+        _check.loss(loss, "T" if self.method.T is not None else "margins" * self.reads_margins)
+        self.wrapped = Wrapped(loss)
+
+    def move(self, like: Tensor) -> None:
+        """Move what is kept to another device, or into another precision."""
+        self.numbers.move(like)
+        if self.confidence is not None:
+            self.confidence.move(like.device)
+
+    def plain_loss(self, input: Tensor, target: Tensor, where: Any, items: Any) -> Tensor:
         """Return the wrapped criterion's own loss."""
-        options = wrapped.read()
+        wrapped, options = self.wrapped, self.wrapped.read()
         items = items if options.reduction == "mean" else None
         if wrapped.is_module and where is None and items is None:
             own: Tensor = wrapped.loss(input, target)
             return own
-        given = self._examples(wrapped, options, input, target, where)
+        given = self._examples(options, input, target, where)
         options = options.cast(given.logits.dtype)
         losses, shape = _losses(given, options, where)
         columns = _taking_part(given, options)
@@ -79,17 +86,11 @@ class Objective:
         return torch.div(total, count)
 
     def measured(
-        self,
-        wrapped: Wrapped,
-        input: Tensor,
-        target: Tensor,
-        where: Tensor | None,
-        trusted: Any,
-        items: Any,
+        self, input: Tensor, target: Tensor, where: Any, trusted: Any, items: Any
     ) -> Measured:
         """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
-        method, numbers, options = self.method, self.numbers, wrapped.read()
-        given = self._examples(wrapped, options, input, target, where)
+        method, numbers, options = self.method, self.numbers, self.wrapped.read()
+        given = self._examples(options, input, target, where)
         x, y, _, _, viewable = given
         if not viewable:
             _check.tensor("input", x, numbers.like.device, "criterion")
@@ -124,14 +125,13 @@ class Objective:
             losses, shape, viewable, options.reduction, ranked, columns, items, here, sums
         )
 
-    def _examples(
-        self, wrapped: Wrapped, options: Options, input: Tensor, target: Tensor, where: Any
-    ) -> Examples:
+    def _examples(self, options: Options, input: Tensor, target: Tensor, where: Any) -> Examples:
         """Return the examples, or raise ValueError if they do not fit."""
+        wrapped, ignore_index = self.wrapped, options.ignore_index
         if not (wrapped.is_cross_entropy or self.of_classes):
-            return of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
+            return of_any(input, target, where, ignore_index, wrapped.is_sigmoid)
         looked_up = self.of_classes or self.groups is not None or not options.is_plain
-        given = of_classes(input, target, where, options.ignore_index, looked_up)
+        given = of_classes(input, target, where, ignore_index, looked_up)
         k = given.logits.shape[1]
         if self.of_classes:
             require_classes(self.method, k)

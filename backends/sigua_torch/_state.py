@@ -178,29 +178,25 @@ class Confidence:
         """Add the sums of a mini-batch, or of a micro-batch if `items` are given."""
         if self.pending is not None:
             sums = self._widened(self.pending, sums.shape[1]) + sums
-        if items is None:
-            self._move(sums)
-            return
         self.pending = sums
-        if not torch.compiler.is_compiling():  # in a graph, nothing counts on the host
+        if items is None:
+            self.end()
+        elif not torch.compiler.is_compiling():  # in a graph, nothing counts on the host
             self._items, self._parts = items, self._parts + 1
             self._counted += here or 0
 
     def end(self) -> None:
-        """Move by what has been pending."""
-        if self.pending is not None:
-            self._move(self.pending)
-
-    def _move(self, sums: Any) -> None:
-        """Move by the sums of a step."""
+        """Move by what is pending: the sums of a step."""
+        if self.pending is None:
+            return
         ops: Any = _ops
+        sums: Any = self.pending
         seen: Any = torch.zeros_like(sums) if self.seen is None else self.seen
         seen = self.seen = self._widened(seen, sums.shape[1])
         if _ops.is_viewable(seen):
             ops, seen, sums = numpy_names, seen.numpy(), sums.numpy()
         seen[:] = confidence.moved(seen, sums, ops)
-        if self.pending is not None:
-            self._forget()
+        self._forget()
 
     def saved(self) -> Tensor:
         """Return a copy of what is kept, of a multiple of so many classes.

@@ -237,14 +237,9 @@ def _compared(logits: Tensor, target: Tensor, part: Tensor) -> tuple[Tensor, Ten
 
 def _predicted(logits: Tensor, shape: torch.Size) -> tuple[Tensor, int]:
     """Return the predicted class (1 for a sigmoid's logit above 0), and the number of classes."""
-    ndim = logits.ndim if isinstance(logits, Tensor) else 0
-    if ndim and logits.shape == shape:
+    if isinstance(logits, Tensor) and logits.ndim and logits.shape == shape:
         return (logits > 0).long(), 2
-    dim = min(ndim - 1, 1)
-    if not ndim or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        rule = f"have the split's shape {tuple(shape)}, and a dimension for the classes"
-        _check.refuse("logits", rule, got, "those of the same mini-batch")
+    dim = _check.class_dim(logits, shape, "split's")
     if logits.shape[dim] == 1:
         return (logits.squeeze(dim) > 0).long(), 2
     return logits.argmax(dim), logits.shape[dim]

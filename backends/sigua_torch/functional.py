@@ -156,10 +156,7 @@ def _fitting(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Return logits, (N, k, ...), labels if given, and who takes part, that fit the losses."""
     _check.tensor("logits", logits, device, "loss")
-    dim = min(logits.ndim - 1, 1)
-    if dim < 0 or logits.shape[:dim] + logits.shape[dim + 1 :] != shape:
-        rule = f"have the losses' shape, {tuple(shape)}, and a dimension for the classes"
-        _check.refuse("logits", rule, tuple(logits.shape), "those that the losses are of")
+    _check.class_dim(logits, shape, "losses'")
     if labels is None:
         return exact(logits.detach() if logits.ndim > 1 else logits.detach()[None]), None, where
     found = of_classes(logits.detach(), labels, where, -100, names=NAMES)

@@ -65,5 +65,5 @@ class SetEpoch(Callback):
         else:  # the number of mini-batches is infinity if unknown, and then adds nothing
             epoch = trainer.current_epoch + batch_idx / trainer.num_training_batches
         for criterion in criteria:
-            if criterion._numbers.steps_per_epoch is None:
+            if criterion._objective.numbers.steps_per_epoch is None:
                 criterion.set_epoch(epoch)

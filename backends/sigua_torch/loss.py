@@ -10,15 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from sigua import Method, Split, confidence
-from sigua.conditions import reads
 from sigua.requirements import require_method, require_whole
 from sigua_torch import _check, _ops
 from sigua_torch._examples import logits_of
 from sigua_torch._objective import Objective
 from sigua_torch._ops import as_tensor
-from sigua_torch._pool import pool_of
-from sigua_torch._state import Confidence, Numbers
-from sigua_torch._wrapped import Criterion, Wrapped
+from sigua_torch._wrapped import Criterion
 
 Groups = str | Callable[[Any, Tensor], Tensor] | None
 
@@ -100,14 +97,10 @@ class SIGUALoss(nn.CrossEntropyLoss):
         nn.Module.__init__(self)
         # What a call reads is in plain attributes, which a module finds at once.
         self.__dict__["method"] = method
-        self.loss = nn.CrossEntropyLoss() if loss is None else loss
         with torch.inference_mode(False):  # whose tensors could not be filled later
-            self._numbers = Numbers(method, steps_per_epoch)
-        by_class, counts = (reads(method.condition, name) for name in ("confidence", "counts"))
-        self._confidence = Confidence(counts, self._numbers.like.device) if by_class else None
-        self._pool = pool_of(sync)
-        self._objective = Objective(method, groups, self._pool, self._numbers, self._confidence)
-        alone = self._pool is None and groups is None
+            self._objective = Objective(method, groups, sync, steps_per_epoch)
+        self.loss = nn.CrossEntropyLoss() if loss is None else loss
+        alone = self._objective.pool is None and groups is None
         self._advice = _check.Advice(method, steps_per_epoch is not None, alone)
         self._last: list[Any] = [None] * 3  # as many as later, or a graph is made twice
 
@@ -125,7 +118,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
     @property
     def epoch(self) -> float:
         """The current epoch t; fractional where steps are counted, and then read off the device."""
-        return self._numbers.epoch
+        return self._objective.numbers.epoch
 
     def set_epoch(self, epoch: float) -> None:
         """Say which epoch begins, as for `DistributedSampler.set_epoch`; it counts from 0.
@@ -139,12 +132,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
         Where an epoch begins, a step that was not ended by `end_step` ends.
         """
-        if self._numbers.steps_per_epoch is not None:
-            got = f"steps_per_epoch={self._numbers.steps_per_epoch}"
+        numbers = self._objective.numbers
+        if numbers.steps_per_epoch is not None:
+            got = f"steps_per_epoch={numbers.steps_per_epoch}"
             rule = "not be called on a criterion that counts by itself"
             _check.refuse("set_epoch", rule, got, "leaving one of the two out")
         before = self.epoch
-        self._numbers.set(epoch)
+        numbers.set(epoch)
         if epoch == math.floor(epoch) or math.floor(epoch) != math.floor(before):
             self.end_step()
         if epoch > 0:
@@ -157,8 +151,8 @@ class SIGUALoss(nn.CrossEntropyLoss):
         `num_items_in_batch` every call is a step; for a method that keeps none nothing happens.
         Save a state after it: the micro-batches of a step that has not ended are not saved.
         """
-        if self._confidence is not None:
-            self._confidence.end()
+        if self._objective.confidence is not None:
+            self._objective.confidence.end()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.method!r})"
@@ -170,10 +164,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "loss":
-            method = self.method
-            margins = any(reads(method.condition, name) for name in ("margins", "confidence"))
-            _check.loss(value, "T" if method.T is not None else "margins" * margins)
-            self._wrapped = Wrapped(value)
+            self._objective.wrap(value)
         elif name in _check.OF_THE_LOSS or name in _check.FIXED:
             _check.option(name)
         super().__setattr__(name, value)
@@ -208,15 +199,13 @@ class SIGUALoss(nn.CrossEntropyLoss):
         Raises:
             ValueError: shapes, dtypes or labels that do not fit.
         """
-        objective, wrapped = self._objective, self._wrapped
+        objective = self._objective
         if not (self.training and torch.is_grad_enabled()):
             logits, target = logits_of(input, target)
-            return objective.plain_loss(wrapped, logits, target, where, num_items_in_batch)
+            return objective.plain_loss(logits, target, where, num_items_in_batch)
         try:
             logits, target = logits_of(input, target)
-            measured = objective.measured(
-                wrapped, logits, target, where, trusted, num_items_in_batch
-            )
+            measured = objective.measured(logits, target, where, trusted, num_items_in_batch)
         except Exception:
             objective.refuse()
             raise
@@ -244,9 +233,7 @@ class SIGUALoss(nn.CrossEntropyLoss):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SIGUALoss:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # PyTorch's
         with torch.inference_mode(False):
-            self._numbers.move(fn(self._numbers.like))
-            if self._confidence is not None:
-                self._confidence.move(self._numbers.like.device)
+            self._objective.move(fn(self._objective.numbers.like))
         return self
 
     def get_extra_state(self) -> Tensor:
@@ -255,9 +242,9 @@ class SIGUALoss(nn.CrossEntropyLoss):
         A tensor, which safetensors stores, too; and a fresh one, for who averages state dicts.
         """
         epoch = torch.tensor(self.epoch, dtype=torch.float64)
-        if self._confidence is None:
+        if self._objective.confidence is None:
             return epoch
-        seen = self._confidence.saved()
+        seen = self._objective.confidence.saved()
         return torch.cat([epoch.to(seen.device).expand(len(seen), 1), seen], 1)
 
     def set_extra_state(self, state: Any) -> None:
@@ -271,9 +258,11 @@ class SIGUALoss(nn.CrossEntropyLoss):
         if not state.is_meta and not ((state >= 0) & (state < float("inf"))).all():
             _check.refuse("_extra_state", rule, state, advice)
         with torch.inference_mode(False):
-            self._numbers.set(0.0 if state.is_meta else state.flatten()[0].item())
-            if self._confidence is not None:  # which begins anew after another method's
-                self._confidence.load(state.reshape(len(state) if table else 1, -1)[:, 1:])
+            self._objective.numbers.set(0.0 if state.is_meta else state.flatten()[0].item())
+            if self._objective.confidence is not None:  # which begins anew after another method's
+                self._objective.confidence.load(
+                    state.reshape(len(state) if table else 1, -1)[:, 1:]
+                )
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *others: Any) -> None:
         # The state of a plain criterion, or of the network alone, changes nothing but its weight.
