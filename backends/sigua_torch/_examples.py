@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sigua_torch import _check, _ops
-from sigua_torch._ops import exact
+from sigua_torch._ops import column, exact
 
 
 class Examples(NamedTuple):
@@ -18,7 +18,7 @@ class Examples(NamedTuple):
 
     logits: Tensor  # float32 or better; (N, k, ...), or whatever a loss of the user's takes
     y: Tensor  # labels, those of who takes no part replaced by 0 if they are looked up
-    valid: Tensor | None  # bool, with a loss's shape: who takes part; None if known that all do
+    valid: Tensor | None  # bool, (n,): who takes part; None if known that all do
     shape: torch.Size | None  # of the losses; None where only the loss can tell
     viewable: bool  # whether NumPy can look at them
 
@@ -83,12 +83,12 @@ def of_classes(
         if viewable:
             _check.probabilities(names[1], y, where)
         y = y.to(x.dtype) if where is None else y.to(x.dtype).masked_fill(~where.unsqueeze(1), 0.0)
-        return Examples(x, y, where, shape, viewable)
+        return Examples(x, y, column(where), shape, viewable)
     y = y if usual else y.long()  # uint8 would index like a mask
     y, valid = _indices(names[1], y, where, x.shape[1], ignore_index, viewable)
     if valid is not None and (looked_up or where is not None or ignore_index != -100):
         y = y * valid
-    return Examples(x, y, valid, shape, viewable)
+    return Examples(x, y, column(valid), shape, viewable)
 
 
 def _indices(
@@ -127,7 +127,7 @@ def of_any(
         _check.sigmoid(target, valid)
     target = target if valid is None else _without(target, valid)
     input = input if where is None else _without(input, where)
-    return Examples(input, target, valid, None, viewable)
+    return Examples(input, target, column(valid), None, viewable)
 
 
 def _without(x: Tensor, valid: Tensor) -> Tensor:
@@ -139,11 +139,13 @@ def _without(x: Tensor, valid: Tensor) -> Tensor:
     return x.masked_fill(~valid.reshape(*valid.shape, *[1] * (x.ndim - valid.ndim)), 0)
 
 
-def groups_of(groups: Any, y: Tensor, input: Any, target: Any, shape: torch.Size) -> Tensor:
+def groups_of(groups: Any, y: Tensor, input: Any, target: Any, shape: torch.Size) -> Tensor | None:
     """Return who is judged together, integers, (n,), or raise ValueError if `groups` do not fit.
 
     A function is shown input and target as the user gave them; `shape` is a loss's.
     """
+    if groups is None:
+        return None
     n = shape.numel()
     if groups == "class":
         if y.is_floating_point() or y.numel() != n:

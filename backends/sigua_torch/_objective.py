@@ -72,18 +72,17 @@ class Objective:
         given = self._examples(options, input, target, where)
         options = options.cast(given.logits.dtype)
         losses, shape = _losses(given, options, where)
-        columns = _taking_part(given, options)
-        if "valid" in columns:
-            losses = losses.masked_fill(~columns["valid"], 0.0)
+        valid, shares = given.valid, _shares(given, options.weight)
+        if valid is not None:
+            losses = losses.masked_fill(~valid, 0.0)
         if options.reduction == "none":
             return losses.reshape(shape)
-        total = losses.sum()
         if options.reduction == "sum":
-            return total
-        count = _denominator(columns, shape.numel())
+            return losses.sum()
+        count = _denominator(valid, shares, shape.numel())
         if items is not None:
             count = _check.items(items, float(count) if given.viewable else None)
-        return torch.div(total, count)
+        return torch.div(losses.sum(), count)
 
     def measured(
         self, input: Tensor, target: Tensor, where: Any, trusted: Any, items: Any
@@ -91,7 +90,7 @@ class Objective:
         """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
         method, numbers, options = self.method, self.numbers, self.wrapped.read()
         given = self._examples(options, input, target, where)
-        x, y, _, _, viewable = given
+        x, y, valid, _, viewable = given
         if not viewable:
             _check.tensor("input", x, numbers.like.device, "criterion")
             if _ops.is_transformed():
@@ -99,26 +98,29 @@ class Objective:
         M = None if method.T is None else numbers.matrix(x)
         options = options.cast(x.dtype)
         losses, shape = _losses(given, options, where, method.correction, M)
-        ranked = losses.detach()
-        if options.weight is not None:
-            plain = options.unweighted
+        ranked, plain = losses.detach(), options.unweighted
+        if plain is not options.loss:
             ranked = step.corrected_losses(_ops, method.correction, M, plain, x.detach(), y)
             ranked = column(ranked)
         if trusted is not None or self.marks:
             _check.trusted(method, trusted, shape, x.device)
-        columns = _taking_part(given, options)
-        self._add_evidence(columns, given, options, trusted)
-        if self.groups is not None:
-            columns["groups"] = groups_of(self.groups, y, input, target, shape)
+        shares, row = _shares(given, options.weight), numbers.column_sums
+        columns = {
+            "valid": valid,
+            "shares": shares,
+            "trusted": column(trusted),
+            "margins": self._margins(given) if self.reads_margins else None,
+            "sums": None if row is None else lambda: sums_of(row, plain, x, viewable),
+            "groups": groups_of(self.groups, y, input, target, shape),
+        }
         here = sums = None
         if items is not None:
-            here = float(_denominator(columns, shape.numel())) if viewable else None
+            here = float(_denominator(valid, shares, shape.numel())) if viewable else None
             items = _check.items(items, here)
         if self.confidence is not None:
             if items is not None:
                 self.confidence.check(items, here)
-            takes_part = columns.get("valid")
-            sums = columns["margins"].sums(as_view(takes_part) if viewable else takes_part)
+            sums = columns["margins"].sums(as_view(valid) if viewable else valid)
         if self.pool is not None:
             self.pool.check(shape.numel())
         return Measured(
@@ -140,19 +142,11 @@ class Objective:
             _check.refuse("weight", rule, len(options.weight), "one weight per class")
         return given
 
-    def _add_evidence(
-        self, columns: dict[str, Any], given: Examples, options: Options, trusted: Any
-    ) -> None:
-        """Add what a rule may ask for besides losses."""
-        x, viewable, kept = given.logits, given.viewable, self.confidence
-        if trusted is not None:
-            columns["trusted"] = column(trusted)
-        if self.reads_margins:
-            state = None if kept is None else kept.state(x.shape[1], viewable)
-            columns["margins"] = margins_of(x, given.y, state, viewable)
-        row = self.numbers.column_sums
-        if row is not None:
-            columns["sums"] = lambda: sums_of(row, options.unweighted, x, viewable)
+    def _margins(self, given: Examples) -> step.Margins:
+        """Return what measures margins, by what was remembered before this mini-batch."""
+        x, kept = given.logits, self.confidence
+        state = None if kept is None else kept.state(x.shape[1])
+        return margins_of(x, given.y, state, given.viewable)
 
     def refuse(self) -> None:
         """Tell the other processes that this one refuses its mini-batch."""
@@ -174,12 +168,13 @@ class Objective:
         readable = viewable or (losses.is_cpu and not torch.compiler.is_compiling())
         now = self.numbers.now(readable)
         ops, ranked, columns = seen(ranked, columns, viewable)
-        size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
+        valid, shares = columns.get("valid"), columns.get("shares")
+        size = _denominator(valid, None, ranked.shape[0])
         chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if measured.reduction == "mean":
             if items is None:
-                items = columns["shares"].sum() if "shares" in columns else size
+                items = size if shares is None else shares.sum()
                 # Gradients are averaged over the processes.
                 items = items if pool is None else items / pool.processes
             weights = weights / _ops.or_one(items)
@@ -217,21 +212,17 @@ def _losses(
     return column(losses), shape
 
 
-def _taking_part(given: Examples, options: Options) -> dict[str, Any]:
-    """Return the columns that say who takes part, and with what share; neither for all alike."""
-    columns: dict[str, Any] = {}
-    if given.valid is not None:
-        columns["valid"] = column(given.valid)
-    if options.weight is not None and step.is_index(given.y, given.logits):
-        shares = options.weight[given.y].reshape(-1)
-        valid = columns.get("valid")
-        columns["shares"] = shares if valid is None else shares.masked_fill(~valid, 0.0)
-    return columns
+def _shares(given: Examples, weight: Tensor | None) -> Tensor | None:
+    """Return each example's part of the denominator, (n,); None for 1 each."""
+    if weight is None or not step.is_index(given.y, given.logits):
+        return None
+    shares = weight[given.y].reshape(-1)
+    return shares if given.valid is None else shares.masked_fill(~given.valid, 0.0)
 
 
-def _denominator(columns: dict[str, Any], n: int) -> Any:
+def _denominator(valid: Any, shares: Any, n: int) -> Any:
     """Return what "mean" divides by, of n examples."""
-    counted = columns.get("shares", columns.get("valid"))
+    counted = valid if shares is None else shares
     return n if counted is None else counted.sum()
 
 
@@ -241,7 +232,7 @@ def seen(
     """Return the names for `step.select` and what it takes: NumPy's, and views, where they can."""
     if not viewable:
         return _ops, ranked, columns
-    columns = {name: as_view(part) for name, part in columns.items()}
+    columns = {name: as_view(part) for name, part in columns.items() if part is not None}
     return step.numpy_names, as_view(ranked), columns
 
 
@@ -258,4 +249,4 @@ def margins_of(logits: Tensor, y: Tensor, state: Any, viewable: bool) -> step.Ma
         return step.Margins(_ops, _ops.softmax(x), y, state)
     few = x.ndim == 2 and x.shape[1] <= FEW_CLASSES
     p = torch.softmax(x.t().contiguous(), 0).t() if few else _ops.softmax(x)
-    return step.Margins(step.numpy_names, p.numpy(), as_view(y), state)
+    return step.Margins(step.numpy_names, p.numpy(), as_view(y), as_view(state))

@@ -136,7 +136,7 @@ class Confidence:
         self._items: Any = None
         self._counted, self._parts = 0.0, 0
 
-    def state(self, k: int, viewable: bool) -> Any:
+    def state(self, k: int) -> Tensor:
         """Return the state of k classes as it was before this step.
 
         Raises:
@@ -146,8 +146,7 @@ class Confidence:
         if kept is not None and kept.shape[1] > k:
             rule = f"have the {kept.shape[1]} classes or more of the class confidence that is kept"
             _check.refuse("input", rule, k, "a criterion for each output")
-        seen = self._widened(self.seen, k)
-        return seen.numpy() if viewable else seen
+        return self._widened(self.seen, k)
 
     def _widened(self, seen: Tensor | None, k: int) -> Tensor:
         """Return a state of k classes."""

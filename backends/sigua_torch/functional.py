@@ -14,7 +14,7 @@ from sigua.requirements import require_classes, require_method, require_whole
 from sigua_torch import _check, _ops
 from sigua_torch._examples import of_classes
 from sigua_torch._objective import margins_of, seen, sums_of
-from sigua_torch._ops import as_tensor, as_view, column, exact
+from sigua_torch._ops import as_tensor, column, exact
 from sigua_torch._wrapped import Criterion, Wrapped
 
 FLOATS = torch.float32, torch.float64
@@ -69,7 +69,7 @@ def corrected_losses(
     M, own = step.matrix(_ops, method, x), options.cast(x.dtype).loss
     losses: Tensor = step.corrected_losses(_ops, method.correction, M, own, x, y)
     if valid is not None:
-        losses = losses.masked_fill(~valid, 0.0)
+        losses = losses.reshape(-1).masked_fill(~valid, 0.0)
     return losses.reshape(shape or ())
 
 
@@ -136,7 +136,7 @@ def select(
         columns["groups"] = column(_groups(groups, labels, shape))
     if reads(method.condition, "confidence") or reads(method.condition, "margins"):
         x, y = _given("logits", x), _given("labels", y)
-        state = _remembered(method, confidence, x, viewable)
+        state = _remembered(method, confidence, x)
         columns["margins"] = margins_of(x, y, state, viewable)
     T: Any = method.T
     if method.correction == "backward":
@@ -173,7 +173,7 @@ def _groups(groups: Any, labels: Tensor | None, shape: torch.Size) -> Tensor:
     return found
 
 
-def _remembered(method: Method, state: Tensor | None, x: Tensor, viewable: bool) -> Any:
+def _remembered(method: Method, state: Tensor | None, x: Tensor) -> Tensor | None:
     """Return the state that margins are measured by; None for a rule without one."""
     if not reads(method.condition, "confidence"):
         return None
@@ -181,7 +181,7 @@ def _remembered(method: Method, state: Tensor | None, x: Tensor, viewable: bool)
     state = zeros.to(x.device) if state is None else state
     advice = f"sigua.confidence.zeros({x.shape[1]}) and what becomes of it, as a tensor"
     _check.fits("confidence", state, zeros.shape, FLOATS, advice)
-    return as_view(state) if viewable else state
+    return state
 
 
 def _given(name: str, value: Tensor | None) -> Tensor:
