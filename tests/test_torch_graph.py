@@ -7,6 +7,7 @@ from test_conditions import Rule
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import sigua
 from sigua_torch import SIGUALoss, losses
@@ -21,6 +22,7 @@ METHODS = {
     "floor": sigua.custom(sigua.NoiseFloor(3.0), 1.0, "forward", PAIR),
     "known": sigua.custom(sigua.Known(), gamma=0.001),
     "ag": sigua.sigua_ag(),
+    "counted": sigua.sigua_ag(power=1),
     "margins": sigua.sigua_ag(by_class=False, gamma=0.1),
     "sparse": sigua.sigua_bc(SPARSE_T, gamma=0.5),
     "sparse forward": sigua.forward_correction(SPARSE_T),
@@ -143,6 +145,25 @@ def test_never_waits_for_the_device(method, steps_per_epoch, options):
     with torch.no_grad():
         assert criterion(logits, labels).is_meta
     assert criterion.eval()(logits, labels, **asked).is_meta
+
+
+class NothingFromTheHost(TorchDispatchMode):
+    """Raises where an operator takes a tensor of the host's, as a copy to the device does."""
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        given = tree_leaves((args, kwargs))
+        assert all(each.is_meta for each in given if isinstance(each, torch.Tensor)), operator
+        return operator(*args, **(kwargs or {}))
+
+
+@each_method
+def test_never_copies_to_the_device(method):
+    """A copy waits, too; in the first step, where the class confidence begins, as in the others."""
+    criterion = SIGUALoss(method).to("meta")
+    logits, labels, mask = batch(32, torch.Generator().manual_seed(0), "meta")
+    with NothingFromTheHost():
+        for _ in range(2):
+            call(criterion, method, logits.requires_grad_(), labels, mask).backward()
 
 
 class Count(TorchDispatchMode):

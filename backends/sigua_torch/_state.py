@@ -114,6 +114,12 @@ class Numbers:
             self.column_sums = _ops.constant(T.inverse_column_sums, like)
 
 
+def nothing_seen(k: int, counts: bool, device: torch.device) -> Tensor:
+    """Return the state before the first mini-batch, made there, for a copy would wait."""
+    shape = confidence.zeros(k, counts).shape
+    return torch.zeros(shape, dtype=torch.float32, device=device)
+
+
 class Confidence:
     """What a rule remembers (`sigua.confidence`), which moves once a step of the optimizer.
 
@@ -151,7 +157,7 @@ class Confidence:
     def _widened(self, seen: Tensor | None, k: int) -> Tensor:
         """Return a state of k classes."""
         if seen is None:
-            return torch.from_numpy(confidence.zeros(k, self.counts)).to(self.device)
+            return nothing_seen(k, self.counts, self.device)
         new = k - seen.shape[1]
         return nn.functional.pad(seen, (0, new, 0, new if self.counts else 0)) if new else seen
 

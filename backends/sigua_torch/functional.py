@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from sigua import Method, Split, checks, step
 from sigua.conditions import reads
-from sigua.confidence import zeros as remembered
 from sigua.requirements import require_classes, require_method, require_whole
 from sigua_torch import _check, _ops
 from sigua_torch._examples import of_classes
 from sigua_torch._objective import margins_of, seen, sums_of
 from sigua_torch._ops import as_tensor, column, exact
+from sigua_torch._state import nothing_seen
 from sigua_torch._wrapped import Criterion, Wrapped
 
 FLOATS = torch.float32, torch.float64
@@ -177,8 +177,8 @@ def _remembered(method: Method, state: Tensor | None, x: Tensor) -> Tensor | Non
     """Return the state that margins are measured by; None for a rule without one."""
     if not reads(method.condition, "confidence"):
         return None
-    zeros = torch.from_numpy(remembered(x.shape[1], reads(method.condition, "counts")))
-    state = zeros.to(x.device) if state is None else state
+    zeros = nothing_seen(x.shape[1], reads(method.condition, "counts"), x.device)
+    state = zeros if state is None else state
     advice = f"sigua.confidence.zeros({x.shape[1]}) and what becomes of it, as a tensor"
     _check.fits("confidence", state, zeros.shape, FLOATS, advice)
     return state
