@@ -191,14 +191,14 @@ def labels(name: str, target: Tensor, valid: Tensor, num_classes: int) -> None:
     first(name, rule, outside, target, advice)
 
 
-def sigmoid(target: Tensor, valid: Tensor | None) -> None:
-    """Refuse a sigmoid's targets outside [0, 1] of who takes part; reads them."""
+def sigmoid(target: Tensor, readable: bool) -> None:
+    """Refuse a sigmoid's targets outside [0, 1]."""
     rule = "be float in [0, 1] for a sigmoid"
     if not target.is_floating_point():
         refuse("target", rule, target.dtype, "target.float()")
-    outside = ~((target >= 0) & (target <= 1 + checks.SUM_TOLERANCE))
-    outside = outside if valid is None else outside & valid
-    first("target", rule, outside, target, "probabilities, or where=mask for missing labels")
+    if readable:
+        outside = ~((target >= 0) & (target <= 1 + checks.SUM_TOLERANCE))
+        first("target", rule, outside, target, "probabilities, or where=mask for missing labels")
 
 
 def probabilities(name: str, target: Tensor, valid: Tensor | None) -> None:

@@ -123,9 +123,9 @@ def of_any(
         given = target != ignore_index
         valid = given if where is None else given & where
         valid = None if viewable and valid.all() else valid
-    if sigmoid and (viewable or not target.is_floating_point()):
-        _check.sigmoid(target, valid)
     target = target if valid is None else _without(target, valid)
+    if sigmoid:
+        _check.sigmoid(target, viewable)
     input = input if where is None else _without(input, where)
     return Examples(input, target, column(valid), None, viewable)
 

@@ -104,18 +104,13 @@ class Objective:
             ranked = column(ranked)
         if trusted is not None or self.marks:
             _check.trusted(method, trusted, shape, x.device)
-        shares, row = _shares(given, options.weight), numbers.column_sums
-        columns = {
-            "valid": valid,
-            "shares": shares,
-            "trusted": column(trusted),
-            "margins": self._margins(given) if self.reads_margins else None,
-            "sums": None if row is None else lambda: sums_of(row, plain, x, viewable),
-            "groups": groups_of(self.groups, y, input, target, shape),
-        }
+        columns = self._columns(given, options)
+        columns["trusted"] = column(trusted)
+        columns["groups"] = groups_of(self.groups, y, input, target, shape)
         here = sums = None
         if items is not None:
-            here = float(_denominator(valid, shares, shape.numel())) if viewable else None
+            count = _denominator(valid, columns["shares"], shape.numel())
+            here = float(count) if viewable else None
             items = _check.items(items, here)
         if self.confidence is not None:
             if items is not None:
@@ -142,11 +137,16 @@ class Objective:
             _check.refuse("weight", rule, len(options.weight), "one weight per class")
         return given
 
-    def _margins(self, given: Examples) -> step.Margins:
-        """Return what measures margins, by what was remembered before this mini-batch."""
-        x, kept = given.logits, self.confidence
-        state = None if kept is None else kept.state(x.shape[1])
-        return margins_of(x, given.y, state, given.viewable)
+    def _columns(self, given: Examples, options: Options) -> dict[str, Any]:
+        """Return who takes part with what share, and what the rule asks for."""
+        x, y, valid, _, viewable = given
+        margins, kept, row = None, self.confidence, self.numbers.column_sums
+        if self.reads_margins:
+            state = None if kept is None else kept.state(x.shape[1])
+            margins = margins_of(x, y, state, viewable)
+        sums = None if row is None else lambda: sums_of(row, options.unweighted, x, viewable)
+        shares = _shares(given, options.weight)
+        return {"valid": valid, "shares": shares, "margins": margins, "sums": sums}
 
     def refuse(self) -> None:
         """Tell the other processes that this one refuses its mini-batch."""

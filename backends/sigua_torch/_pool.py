@@ -108,14 +108,13 @@ class Pool:
         return found
 
     def _gathered(self, table: Tensor, number: Any) -> list[Tensor]:
-        if not isinstance(number, Tensor):
-            number = table.new_full((), float("nan") if number is None else number)
-        part = torch.cat([table.reshape(-1), number.to(table).reshape(1)])
-        out = part.new_empty(self.processes * part.numel())
+        part = F.pad(table, (0, 1))
+        part[0, -1] = float("nan") if number is None else number
+        out = part.new_empty(self.processes * part.shape[0], part.shape[1])
         self._all_gather(out, part)
-        parts = out.reshape(self.processes, -1)
-        columns = parts[:, :-1].reshape(self.processes, *table.shape)
-        return [*columns.transpose(0, 1).reshape(len(table), -1), parts[:, -1]]
+        parts = out.reshape(self.processes, *part.shape)
+        columns = parts[:, :, :-1].transpose(0, 1).reshape(len(table), -1)
+        return [*columns, parts[:, 0, -1]]
 
     def _all_gather(self, out: Tensor, part: Tensor) -> None:
         # Before it had this name, which the older one now deprecates.

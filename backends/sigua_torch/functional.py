@@ -140,8 +140,9 @@ def select(
         columns["margins"] = margins_of(x, y, state, viewable)
     T: Any = method.T
     if method.correction == "backward":
-        own, row = step.CrossEntropy(), T.inverse_column_sums
-        columns["sums"] = lambda: sums_of(row, own, _given("logits", x), viewable)
+        columns["sums"] = lambda: sums_of(
+            T.inverse_column_sums, step.CrossEntropy(), _given("logits", x), viewable
+        )
     ops, ranked, columns = seen(exact(losses.detach().reshape(-1)), columns, viewable)
     chosen = step.select(ops, method, method.at(epoch), ranked, **columns)
     return step.Selection(*(as_tensor(part).reshape(shape) for part in chosen))
