@@ -144,8 +144,6 @@ def groups_of(groups: Any, y: Tensor, input: Any, target: Any, shape: torch.Size
 
     A function is shown input and target as the user gave them; `shape` is a loss's.
     """
-    if groups is None:
-        return None
     n = shape.numel()
     if groups == "class":
         if y.is_floating_point() or y.numel() != n:

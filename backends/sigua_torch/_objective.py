@@ -72,14 +72,13 @@ class Objective:
         given = self._examples(options, input, target, where)
         options = options.cast(given.logits.dtype)
         losses, shape = _losses(given, options, where)
-        valid, shares = given.valid, _shares(given, options.weight)
-        if valid is not None:
-            losses = losses.masked_fill(~valid, 0.0)
+        if given.valid is not None:
+            losses = losses.masked_fill(~given.valid, 0.0)
         if options.reduction == "none":
             return losses.reshape(shape)
         if options.reduction == "sum":
             return losses.sum()
-        count = _denominator(valid, shares, shape.numel())
+        count = _denominator(_taking_part(given, options), shape.numel())
         if items is not None:
             count = _check.items(items, float(count) if given.viewable else None)
         return torch.div(losses.sum(), count)
@@ -96,20 +95,22 @@ class Objective:
             if _ops.is_transformed():
                 _check.transforms(self.confidence is not None, numbers.steps_per_epoch)
         M = None if method.T is None else numbers.matrix(x)
-        options = options.cast(x.dtype)
+        if options.weight is not None:
+            options = options.cast(x.dtype)
         losses, shape = _losses(given, options, where, method.correction, M)
-        ranked, plain = losses.detach(), options.unweighted
-        if plain is not options.loss:
+        ranked, columns = losses.detach(), self._columns(given, options)
+        if options.weight is not None:
+            plain = options.unweighted
             ranked = step.corrected_losses(_ops, method.correction, M, plain, x.detach(), y)
             ranked = column(ranked)
         if trusted is not None or self.marks:
             _check.trusted(method, trusted, shape, x.device)
-        columns = self._columns(given, options)
-        columns["trusted"] = column(trusted)
-        columns["groups"] = groups_of(self.groups, y, input, target, shape)
+            columns["trusted"] = column(trusted)
+        if self.groups is not None:
+            columns["groups"] = groups_of(self.groups, y, input, target, shape)
         here = sums = None
         if items is not None:
-            count = _denominator(valid, columns["shares"], shape.numel())
+            count = _denominator(columns, shape.numel())
             here = float(count) if viewable else None
             items = _check.items(items, here)
         if self.confidence is not None:
@@ -138,15 +139,17 @@ class Objective:
         return given
 
     def _columns(self, given: Examples, options: Options) -> dict[str, Any]:
-        """Return who takes part with what share, and what the rule asks for."""
-        x, y, valid, _, viewable = given
-        margins, kept, row = None, self.confidence, self.numbers.column_sums
+        """Return who takes part, and what the rule asks for."""
+        x, y, _, _, viewable = given
+        columns = _taking_part(given, options)
         if self.reads_margins:
+            kept = self.confidence
             state = None if kept is None else kept.state(x.shape[1])
-            margins = margins_of(x, y, state, viewable)
-        sums = None if row is None else lambda: sums_of(row, options.unweighted, x, viewable)
-        shares = _shares(given, options.weight)
-        return {"valid": valid, "shares": shares, "margins": margins, "sums": sums}
+            columns["margins"] = margins_of(x, y, state, viewable)
+        row = self.numbers.column_sums
+        if row is not None:
+            columns["sums"] = lambda: sums_of(row, options.unweighted, x, viewable)
+        return columns
 
     def refuse(self) -> None:
         """Tell the other processes that this one refuses its mini-batch."""
@@ -168,13 +171,12 @@ class Objective:
         readable = viewable or (losses.is_cpu and not torch.compiler.is_compiling())
         now = self.numbers.now(readable)
         ops, ranked, columns = seen(ranked, columns, viewable)
-        valid, shares = columns.get("valid"), columns.get("shares")
-        size = _denominator(valid, None, ranked.shape[0])
+        size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
         chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if measured.reduction == "mean":
             if items is None:
-                items = size if shares is None else shares.sum()
+                items = columns["shares"].sum() if "shares" in columns else size
                 # Gradients are averaged over the processes.
                 items = items if pool is None else items / pool.processes
             weights = weights / _ops.or_one(items)
@@ -212,17 +214,19 @@ def _losses(
     return column(losses), shape
 
 
-def _shares(given: Examples, weight: Tensor | None) -> Tensor | None:
-    """Return each example's part of the denominator, (n,); None for 1 each."""
-    if weight is None or not step.is_index(given.y, given.logits):
-        return None
-    shares = weight[given.y].reshape(-1)
-    return shares if given.valid is None else shares.masked_fill(~given.valid, 0.0)
+def _taking_part(given: Examples, options: Options) -> dict[str, Any]:
+    """Return who takes part, and each one's part of the denominator; nothing for all alike."""
+    valid, weight = given.valid, options.weight
+    columns: dict[str, Any] = {} if valid is None else {"valid": valid}
+    if weight is not None and step.is_index(given.y, given.logits):
+        shares = weight[given.y].reshape(-1)
+        columns["shares"] = shares if valid is None else shares.masked_fill(~valid, 0.0)
+    return columns
 
 
-def _denominator(valid: Any, shares: Any, n: int) -> Any:
+def _denominator(columns: dict[str, Any], n: int) -> Any:
     """Return what "mean" divides by, of n examples."""
-    counted = valid if shares is None else shares
+    counted = columns.get("shares", columns.get("valid"))
     return n if counted is None else counted.sum()
 
 
@@ -232,7 +236,7 @@ def seen(
     """Return the names for `step.select` and what it takes: NumPy's, and views, where they can."""
     if not viewable:
         return _ops, ranked, columns
-    columns = {name: as_view(part) for name, part in columns.items() if part is not None}
+    columns = {name: as_view(part) for name, part in columns.items()}
     return step.numpy_names, as_view(ranked), columns
 
 

@@ -149,10 +149,10 @@ def in_pool(
     only some give items, raise ValueError where values can be read (`viewable`).
     """
     ones = torch.ones_like(ranked)
-    trusted, groups = columns["trusted"], columns["groups"]
-    valid = ones if columns["valid"] is None else columns["valid"]
+    trusted, groups = columns.get("trusted"), columns.get("groups")
+    valid = columns.get("valid", ones)
     masks = trusted if isinstance(trusted, Split) else (trusted, trusted)
-    given = [valid, ranked, valid if columns["shares"] is None else columns["shares"]]
+    given = [valid, ranked, columns.get("shares", valid)]
     given += [ones if each is None else each for each in masks[:marks]]
     given = given if groups is None else [*given, groups]
     valid, pooled, shares, *rest, numbers = pool.gather(given, items)
@@ -178,7 +178,6 @@ def in_pool(
     if trusted is not None:
         pair = Split(*(mask.bool() for mask in rest[:marks]))
         found["trusted"] = pair if isinstance(trusted, Split) else pair.good
-    for name in ("sums", "margins"):
-        if columns[name] is not None:
-            found[name] = of_all(columns[name])
+    for name in {"sums", "margins"} & set(columns):
+        found[name] = of_all(columns[name])
     return pooled.to(ranked.dtype), found, numbers.mean()
