@@ -21,6 +21,7 @@ class Examples(NamedTuple):
     valid: Tensor | None  # bool, (n,): who takes part; None if known that all do
     shape: torch.Size | None  # of the losses; None where only the loss can tell
     viewable: bool  # whether NumPy can look at them
+    shares: Tensor | None = None  # (n,): each one's part of the denominator; None for 1 each
 
 
 def logits_of(output: Any, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -69,16 +69,15 @@ class Objective:
         if wrapped.is_module and where is None and items is None:
             own: Tensor = wrapped.loss(input, target)
             return own
-        given = self._examples(options, input, target, where)
-        options = options.cast(given.logits.dtype)
-        losses, shape = _losses(given, options, where)
+        given, options = self._examples(input, target, where)
+        losses, shape = _losses(given, options.loss, where)
         if given.valid is not None:
             losses = losses.masked_fill(~given.valid, 0.0)
         if options.reduction == "none":
             return losses.reshape(shape)
         if options.reduction == "sum":
             return losses.sum()
-        count = _denominator(_taking_part(given, options), shape.numel())
+        count = _denominator(given.valid, given.shares, shape.numel())
         if items is not None:
             count = _check.items(items, float(count) if given.viewable else None)
         return torch.div(losses.sum(), count)
@@ -87,17 +86,15 @@ class Objective:
         self, input: Tensor, target: Tensor, where: Any, trusted: Any, items: Any
     ) -> Measured:
         """Return the mini-batch as the rules see it, or raise ValueError if it is refused."""
-        method, numbers, options = self.method, self.numbers, self.wrapped.read()
-        given = self._examples(options, input, target, where)
-        x, y, valid, _, viewable = given
+        method, numbers = self.method, self.numbers
+        given, options = self._examples(input, target, where)
+        x, y, valid, _, viewable, shares = given
         if not viewable:
             _check.tensor("input", x, numbers.like.device, "criterion")
             if _ops.is_transformed():
                 _check.transforms(self.confidence is not None, numbers.steps_per_epoch)
         M = None if method.T is None else numbers.matrix(x)
-        if options.weight is not None:
-            options = options.cast(x.dtype)
-        losses, shape = _losses(given, options, where, method.correction, M)
+        losses, shape = _losses(given, options.loss, where, method.correction, M)
         ranked, columns = losses.detach(), self._columns(given, options)
         if options.weight is not None:
             plain = options.unweighted
@@ -110,7 +107,7 @@ class Objective:
             columns["groups"] = groups_of(self.groups, y, input, target, shape)
         here = sums = None
         if items is not None:
-            count = _denominator(columns, shape.numel())
+            count = _denominator(valid, shares, shape.numel())
             here = float(count) if viewable else None
             items = _check.items(items, here)
         if self.confidence is not None:
@@ -123,25 +120,25 @@ class Objective:
             losses, shape, viewable, options.reduction, ranked, columns, items, here, sums
         )
 
-    def _examples(self, options: Options, input: Tensor, target: Tensor, where: Any) -> Examples:
-        """Return the examples, or raise ValueError if they do not fit."""
-        wrapped, ignore_index = self.wrapped, options.ignore_index
+    def _examples(self, input: Any, target: Any, where: Any) -> tuple[Examples, Options]:
+        """Return the examples and the criterion's options, or raise ValueError on what is wrong."""
+        wrapped, options = self.wrapped, self.wrapped.read()
         if not (wrapped.is_cross_entropy or self.of_classes):
-            return of_any(input, target, where, ignore_index, wrapped.is_sigmoid)
+            given = of_any(input, target, where, options.ignore_index, wrapped.is_sigmoid)
+            return given, options
         looked_up = self.of_classes or self.groups is not None or not options.is_plain
-        given = of_classes(input, target, where, ignore_index, looked_up)
-        k = given.logits.shape[1]
+        given = of_classes(input, target, where, options.ignore_index, looked_up)
         if self.of_classes:
-            require_classes(self.method, k)
-        if options.weight is not None and len(options.weight) != k:
-            rule = f"have an entry for each of the input's {k} classes"
-            _check.refuse("weight", rule, len(options.weight), "one weight per class")
-        return given
+            require_classes(self.method, given.logits.shape[1])
+        if options.weight is not None:
+            options = options.cast(given.logits.dtype)
+            given = given._replace(shares=_shares(given, options.weight))
+        return given, options
 
     def _columns(self, given: Examples, options: Options) -> dict[str, Any]:
         """Return who takes part, and what the rule asks for."""
-        x, y, _, _, viewable = given
-        columns = _taking_part(given, options)
+        x, y, valid, _, viewable, shares = given
+        columns: dict[str, Any] = {"valid": valid, "shares": shares}
         if self.reads_margins:
             kept = self.confidence
             state = None if kept is None else kept.state(x.shape[1])
@@ -171,12 +168,13 @@ class Objective:
         readable = viewable or (losses.is_cpu and not torch.compiler.is_compiling())
         now = self.numbers.now(readable)
         ops, ranked, columns = seen(ranked, columns, viewable)
-        size = columns["valid"].sum() if "valid" in columns else ranked.shape[0]
+        valid, shares = columns["valid"], columns["shares"]
+        size = ranked.shape[0] if valid is None else valid.sum()
         chosen = step.select(ops, self.method, now, ranked, size=size, **columns)
         good, bad, weights, silent = chosen
         if measured.reduction == "mean":
             if items is None:
-                items = columns["shares"].sum() if "shares" in columns else size
+                items = size if shares is None else shares.sum()
                 # Gradients are averaged over the processes.
                 items = items if pool is None else items / pool.processes
             weights = weights / _ops.or_one(items)
@@ -198,11 +196,11 @@ class Objective:
 
 
 def _losses(
-    given: Examples, options: Options, where: Any, correction: str = "none", M: Any = None
+    given: Examples, loss: Any, where: Any, correction: str = "none", M: Any = None
 ) -> tuple[Tensor, torch.Size]:
     """Return a loss per example, (n,), and what shape they have for the user."""
-    x, y, _, shape, _ = given
-    losses = step.corrected_losses(_ops, correction, M, options.loss, x, y)
+    x, y, shape = given.logits, given.y, given.shape
+    losses = step.corrected_losses(_ops, correction, M, loss, x, y)
     if shape is None:  # which only the loss could tell
         shape = losses.shape
         if where is not None:
@@ -214,19 +212,21 @@ def _losses(
     return column(losses), shape
 
 
-def _taking_part(given: Examples, options: Options) -> dict[str, Any]:
-    """Return who takes part, and each one's part of the denominator; nothing for all alike."""
-    valid, weight = given.valid, options.weight
-    columns: dict[str, Any] = {} if valid is None else {"valid": valid}
-    if weight is not None and step.is_index(given.y, given.logits):
-        shares = weight[given.y].reshape(-1)
-        columns["shares"] = shares if valid is None else shares.masked_fill(~valid, 0.0)
-    return columns
+def _shares(given: Examples, weight: Any) -> Tensor | None:
+    """Return each example's part of the denominator; None for 1 each, as with probabilities."""
+    x, y, valid = given.logits, given.y, given.valid
+    if len(weight) != x.shape[1]:
+        rule = f"have an entry for each of the input's {x.shape[1]} classes"
+        _check.refuse("weight", rule, len(weight), "one weight per class")
+    if not step.is_index(y, x):
+        return None
+    shares: Tensor = weight[y].reshape(-1)
+    return shares if valid is None else shares.masked_fill(~valid, 0.0)
 
 
-def _denominator(columns: dict[str, Any], n: int) -> Any:
+def _denominator(valid: Tensor | None, shares: Tensor | None, n: int) -> Any:
     """Return what "mean" divides by, of n examples."""
-    counted = columns.get("shares", columns.get("valid"))
+    counted = valid if shares is None else shares
     return n if counted is None else counted.sum()
 
 

@@ -150,9 +150,9 @@ def in_pool(
     """
     ones = torch.ones_like(ranked)
     trusted, groups = columns.get("trusted"), columns.get("groups")
-    valid = columns.get("valid", ones)
+    valid = ones if columns["valid"] is None else columns["valid"]
     masks = trusted if isinstance(trusted, Split) else (trusted, trusted)
-    given = [valid, ranked, columns.get("shares", valid)]
+    given = [valid, ranked, valid if columns["shares"] is None else columns["shares"]]
     given += [ones if each is None else each for each in masks[:marks]]
     given = given if groups is None else [*given, groups]
     valid, pooled, shares, *rest, numbers = pool.gather(given, items)

@@ -64,13 +64,14 @@ def corrected_losses(
     """
     require_method(method)
     options = Wrapped(nn.CrossEntropyLoss() if loss is None else loss).read()
-    x, y, valid, shape, _ = of_classes(logits, labels, None, options.ignore_index, names=NAMES)
+    given = of_classes(logits, labels, None, options.ignore_index, names=NAMES)
+    x, y, valid = given.logits, given.y, given.valid
     require_classes(method, x.shape[1])
     M, own = step.matrix(_ops, method, x), options.cast(x.dtype).loss
     losses: Tensor = step.corrected_losses(_ops, method.correction, M, own, x, y)
     if valid is not None:
         losses = losses.reshape(-1).masked_fill(~valid, 0.0)
-    return losses.reshape(shape or ())
+    return losses.reshape(given.shape or ())
 
 
 def select(
