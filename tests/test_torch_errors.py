@@ -161,6 +161,13 @@ def test_call_refuses(method, arguments, options, words):
     assert criterion.split is None
 
 
+def test_a_loss_between_classes_is_refused_in_evaluation_as_in_training():
+    """Where it is asked per example; nobody could tell whose loss is whose."""
+    criterion = SIGUALoss(AG, nn.MSELoss()).eval()
+    with pytest.raises(ValueError, match=r"^loss: must return a loss per example, \(6,\), got"):
+        criterion(LOGITS, SOFT, num_items_in_batch=6)
+
+
 def test_sharded_logits_are_refused(tmp_path):
     """A DTensor mixes with no plain tensor of the criterion's."""
     tensor = pytest.importorskip("torch.distributed.tensor")
