@@ -3,7 +3,7 @@
 Logits and losses against each class have shape (N, k, ...), labels y (N, ...): integers in [0, k).
 Columns have shape (n,), an entry per example. A count is an integer, or a 0-d integer tensor.
 
-Of entries: `abs`, `exp`, `log`, `where`; `maximum` and `minimum`, whose second may be a number.
+Of entries: `abs`, `log`, `where`; `maximum` and `minimum`, whose second may be a number.
 Of shapes: `stack`, `concat` (of rows), `roll`, `cumsum`.
 """
 
@@ -12,22 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy import (  # the names that the step calls
-    abs,
-    all,
-    cumsum,
-    exp,
-    log,
-    maximum,
-    minimum,
-    roll,
-    stack,
-    where,
-)
+from numpy import abs, all, cumsum, log, maximum, minimum, roll, stack, where
 from numpy import concatenate as concat
 
-__all__ = ["abs", "all", "concat", "cumsum", "exp", "log", "maximum", "minimum", "roll", "stack"]
-__all__ += ["where"]
+__all__ = ["abs", "all", "concat", "cumsum", "log", "maximum", "minimum", "roll", "stack", "where"]
 
 Array = Any
 

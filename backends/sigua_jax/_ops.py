@@ -12,7 +12,7 @@ import jax
 from jax import Array
 from jax import numpy as jnp
 from jax.lax import stop_gradient  # noqa: F401  # one of the names, as these are
-from jax.numpy import abs, all, cumsum, exp, log, maximum, minimum, reshape, roll, stack, sum, where  # noqa: F401
+from jax.numpy import abs, all, cumsum, log, maximum, minimum, reshape, roll, stack, sum, where  # noqa: F401
 from jax.numpy import concatenate as concat  # noqa: F401
 from jax.sharding import NamedSharding, PartitionSpec
 

@@ -20,7 +20,7 @@ INF = float("inf")
 INTEGER = "int32" if keras.config.backend() == "jax" else "int64"
 """Of counts: 64 bits, in which a rate becomes a count by one product, except on JAX."""
 
-abs, exp, log = ops.abs, ops.exp, ops.log
+abs, log = ops.abs, ops.log
 maximum, minimum, floor = ops.maximum, ops.minimum, ops.maximum
 sum, cumsum, all, where = ops.sum, ops.cumsum, ops.all, ops.where
 sort, argsort, roll, stop_gradient = ops.sort, ops.argsort, ops.roll, ops.stop_gradient

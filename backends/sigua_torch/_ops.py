@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, abs, all, exp, log, reshape, roll, stack, sum
+from torch import Tensor, abs, all, log, reshape, roll, stack, sum
 from torch import cat as concat
 from torch.nn import functional as F
 
 from sigua import Split
 
-__all__ = ["abs", "all", "concat", "exp", "log", "reshape", "roll", "stack", "sum"]
+__all__ = ["abs", "all", "concat", "log", "reshape", "roll", "stack", "sum"]
 
 INF = float("inf")
 HALF = torch.float16, torch.bfloat16
