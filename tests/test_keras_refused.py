@@ -138,6 +138,16 @@ def test_a_refusal_costs_nothing(way, case):
     assert net.predict(X, verbose=0) is not None
 
 
+def test_a_refusal_leaves_a_model_that_was_fitted_plain():
+    """Agreement looks for its output before the first step on JAX."""
+    model = two(list)
+    model.compile("sgd", [CE, CE])
+    model.fit(X, [Y, Y], verbose=0)
+    with pytest.raises(ValueError, match=f"^{NAMES}None;"):
+        model.fit(X, [Y, Y], verbose=0, callbacks=[SIGUA(AG)])
+    assert is_plain(model)
+
+
 def test_an_error_while_attached_leaves_the_model_whole():
     model = network()
     model.compile("sgd", failing)

@@ -232,7 +232,11 @@ def _opened(sigua: Objectives, state: Any, data: Any) -> Any:
     _restore(model, state)  # so that the model can be called
     x = keras.utils.unpack_x_y_sample_weight(first)[0]
     given = keras.tree.map_structure(lambda v: keras.KerasTensor(v.shape, v.dtype), x)
-    sigua.open(model.compute_output_spec(given))
+    try:
+        sigua.open(model.compute_output_spec(given))
+    except Exception:
+        sigua.leave_one_fit()
+        raise
     model.make_train_function(force=True)  # whose state has more variables
     state = model._get_jax_state(*[True] * 4, purge_model_variables=True)
     model._jax_state_synced = False  # as it is while the trainer holds the state

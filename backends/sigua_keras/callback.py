@@ -64,7 +64,8 @@ class SIGUA(keras.callbacks.Callback):
             default.
         steps_per_epoch: the number of training steps to count as an epoch, over all that the
             callback trains, instead of the epochs of `fit` or `set_epoch`. With Keras's
-            `steps_per_execution`, all steps of an execution use the numbers of its first.
+            `steps_per_execution`, all steps of an execution use the numbers of its first, and only
+            those count in which the optimizer of the model moves.
 
     Raises:
         ValueError: arguments that do not fit each other. In the first step, which then changes no
