@@ -149,8 +149,7 @@ def rate_to_count(size: Any, parts: Any) -> Any:
     >>> rate_to_count(100, rate_to_parts(0.29))
     29
     """
-    exact = type(size) is type(parts) is int and size >= 0 <= parts
-    if exact or "32" not in _kind("size", size) + _kind("parts", parts):
+    if "32" not in _kind("size", size) + _kind("parts", parts):
         return size * parts // PARTS
     (a, b, c), (d, e, f) = ((x // 1000000, x // 1000 % 1000, x % 1000) for x in (size, parts))
     carried = (c * e + b * f + c * f // 1000) // 1000

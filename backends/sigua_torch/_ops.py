@@ -41,9 +41,7 @@ def is_transformed() -> bool:
 
 def is_viewable(x: Tensor) -> bool:
     """Return whether NumPy can look at x: in memory, eager, no subclass with ways of its own."""
-    if torch.compiler.is_compiling() or not x.is_cpu:
-        return False
-    if torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or not x.is_cpu or is_transformed():
         return False
     return type(x) is Tensor or type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
 
